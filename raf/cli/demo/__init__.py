@@ -1,0 +1,1 @@
+"""The demo: agents that review a document, killed half-way, resumed, and compared."""

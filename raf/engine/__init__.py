@@ -1,0 +1,1 @@
+"""Runs workflows in supersteps: plans, executes, applies, commits, shows."""

@@ -1,0 +1,398 @@
+"""The engine: runs, resumes, streams and stops the sessions of one workflow in one store."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, Self
+
+from raf.checkpoint.config import CheckpointConfig
+from raf.checkpoint.manager import CheckpointManager
+from raf.engine.admin import FINISHED, HasSessionId, SessionAdmin
+from raf.engine.admission import check_run_id, could_run
+from raf.engine.apply import Rulebook
+from raf.engine.commits import Durability
+from raf.engine.edges import Edges
+from raf.engine.executor import Tools
+from raf.engine.follow import follow
+from raf.engine.hub import QUEUE, Hub
+from raf.engine.keeper import CANCEL, Keeper
+from raf.engine.options import check_call, check_engine
+from raf.engine.outcome import RunResult
+from raf.engine.session import Machine, OwnedSession, recorded_result
+from raf.errors import (
+    ConfigurationError,
+    NothingToResumeError,
+    RafError,
+    RunFailedError,
+    SessionBusyError,
+    SessionNotFoundError,
+)
+from raf.events import Event
+from raf.state.view import Rules
+from raf.store.owner import this_owner
+from raf.store.port import Head, Store
+from raf.topology.workflow import Workflow
+from raf.values.codec import encode
+
+log = logging.getLogger("raf.engine")
+
+LEASE_S: Final = 30.0
+MAX_STEPS: Final = 10_000
+DRAIN_POLL_S: Final = 0.02
+MISSING: Final = object()
+
+
+class WorkflowEngine(SessionAdmin):
+    """Runs the sessions of one workflow.
+
+    Args:
+        workflow: What `WorkflowBuilder.build()` returned.
+        store: A store or its URL: `memory:`, `file:DIR`, `sqlite:PATH`.
+        checkpoints: How often a full snapshot is written and how many checkpoints stay.
+        durability: "sync": a step is on disk before the next begins.  "async": one commit is in
+            flight meanwhile.  "exit": one commit at outcomes and before effects.
+        max_concurrency: Nodes that run at once in a step; None: all.
+        max_steps: Steps after which a run pauses as `limited`; `resume` grants as many again.
+        strict: A message that no edge takes fails the run.
+        lease_s: Seconds for which a session is owned without renewal.
+        threads: Threads for sync nodes.
+
+    Example:
+        >>> import asyncio
+        >>> from raf import WorkflowBuilder, WorkflowEngine
+        >>> async def double(number: int) -> int:
+        ...     return 2 * number
+        >>> workflow = WorkflowBuilder("double").add_node("d", double).set_start("d").build()
+        >>> async def main():
+        ...     async with WorkflowEngine(workflow, store="memory:") as engine:
+        ...         return (await engine.run(21, session_id="s")).outputs
+        >>> asyncio.run(main())
+        [42]
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword options of the one constructor that users call
+        self,
+        workflow: Workflow,
+        store: Store | str | Path = "memory:",
+        *,
+        checkpoints: CheckpointConfig | None = None,
+        durability: Durability = "sync",
+        max_concurrency: int | None = None,
+        max_steps: int = MAX_STEPS,
+        strict: bool = False,
+        lease_s: float = LEASE_S,
+        threads: int = 32,
+    ) -> None:
+        if not isinstance(workflow, Workflow):
+            raise ConfigurationError("WorkflowEngine takes a built workflow: call build() first")
+        check_engine(
+            durability=durability,
+            max_concurrency=max_concurrency,
+            max_steps=max_steps,
+            lease_s=lease_s,
+            threads=threads,
+        )
+        rules = {(code.scope, code.key): code for code in workflow.state}
+        book = Rulebook(workflow, Edges.of(workflow), Rules(rules, workflow.types), strict=strict)
+        self._pool_size = (threads, max_concurrency)
+        manager = CheckpointManager(store, checkpoints)
+        super().__init__(self._machine_of(workflow, book, manager, lease_s, durability))
+        self.max_steps = max_steps
+        self._opened = False
+
+    def _machine_of(
+        self,
+        workflow: Workflow,
+        book: Rulebook,
+        manager: CheckpointManager,
+        lease_s: float,
+        durability: Durability,
+    ) -> Machine:
+        threads, max_concurrency = self._pool_size
+        clock = manager.store.clock
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="raf-node")
+        return Machine(
+            workflow=workflow,
+            book=book,
+            manager=manager,
+            hub=Hub(workflow.types, limit=QUEUE if manager.config.enabled else None),
+            keeper=Keeper(manager.store),
+            tools=Tools(clock, pool, max_concurrency),
+            owner=this_owner(clock),
+            lease_s=lease_s,
+            durability=durability,
+        )
+
+    def with_checkpoint_manager(self, manager: CheckpointManager) -> Self:
+        """Use this manager's store and settings; call it before the first run."""
+        if self._opened:
+            raise ConfigurationError("the engine is in use: set its checkpoint manager before")
+        m = self.machine
+        m.tools.pool.shutdown(wait=False)
+        self.machine = self._machine_of(m.workflow, m.book, manager, m.lease_s, m.durability)
+        return self
+
+    async def __aenter__(self) -> Self:
+        """Open the store."""
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """Close the engine and the store."""
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the store; the first run does so by itself."""
+        if not self._opened:
+            if self.manager.config.enabled:
+                await self.manager.store.open()
+            self._opened = True
+
+    async def close(self) -> None:
+        """End the engine: runs in flight should be over or drained before."""
+        if self._opened:
+            self._opened = False
+            machine = self.machine
+            await machine.keeper.close()
+            machine.tools.pool.shutdown(wait=False, cancel_futures=True)
+            if machine.manager.config.enabled:
+                await machine.manager.store.close()
+            # A new pool and owner, so that the engine can be opened again.
+            self.machine = self._machine_of(
+                machine.workflow, machine.book, machine.manager, machine.lease_s, machine.durability
+            )
+
+    # -- running -------------------------------------------------------------------------------
+
+    async def run(  # noqa: PLR0913 - keyword options of the one call that users make
+        self,
+        input: Any,  # noqa: A002 - the word of the field
+        session_id: str | HasSessionId | None = None,
+        *,
+        run_id: str = "main",
+        check: bool = True,
+        wait: bool = True,
+        wait_s: float = 0.0,
+        durability: Durability | None = None,
+        max_steps: int | None = None,
+    ) -> RunResult:
+        """Run the workflow on an input, or go on where this run stopped.
+
+        Running the same script again is the recovery: a finished run returns its recorded result
+        and nothing runs; an unfinished one with equal input is continued.
+
+        Args:
+            input: What the start node gets.
+            session_id: The durable identity; a new one when None.
+            run_id: Names the run within the session.
+            check: Raise `RunFailedError` when the run fails; False returns that result too.
+            wait: Wait in process for sleeping attempts; False returns `sleeping`.
+            wait_s: Seconds to wait for a live owner to let the session go.
+            durability: Overrides the engine's for this call.
+            max_steps: Overrides the engine's for a run that begins here.
+
+        Returns:
+            The outcome; see `RunResult.status`.
+
+        Guarantees:
+            Durable: the input is on disk before the first node runs.
+
+        Raises:
+            RunFailedError: The run failed; it carries the result, `resume` goes on.
+            CommitError: Saving failed; the session stands at its last commit.
+            RunInputMismatchError, RunUnfinishedError, WorkflowMismatchError, TopologyChangedError,
+            SessionBusyError: Nothing ran.
+        """
+        session = self._session_id(session_id)
+        check_run_id(run_id)
+        check_call(durability=durability, max_steps=max_steps)
+        payload = self._encode_input(input)
+        digest = hashlib.sha256(payload).digest()[:16]
+        await self.open()
+        known = await recorded_result(self.machine, session, run_id, digest)
+        if known is not None:
+            return known
+        async with self._own(session, create=True, wait_s=wait_s) as owned:
+            known = (
+                None
+                if owned.restored is None
+                else await recorded_result(self.machine, session, run_id, digest)
+            )
+            if known is not None:
+                return known
+            await owned.begin_or_continue(
+                run_id, payload, digest, max_steps=max_steps or self.max_steps
+            )
+            return self._checked(await owned.drive(durability, wait=wait), owned, check=check)
+
+    async def resume(
+        self,
+        session_id: str | HasSessionId,
+        *,
+        check: bool = True,
+        wait: bool = True,
+        wait_s: float = 0.0,
+        durability: Durability | None = None,
+    ) -> RunResult:
+        """Continue the unfinished run of a session.
+
+        A `limited` run is granted as much again as it had; a `failed` one starts its counts anew.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+            NothingToResumeError: Its last run is finished.
+            RunFailedError, CommitError, TopologyChangedError, SessionBusyError: As in `run`.
+        """
+        session = self._session_id(session_id)
+        check_call(durability=durability)
+        await self._open_kept()
+        async with self._own(session, create=False, wait_s=wait_s) as owned:
+            await owned.resume(max_steps=self.max_steps)
+            return self._checked(await owned.drive(durability, wait=wait), owned, check=check)
+
+    async def stream(
+        self,
+        input: Any = MISSING,  # noqa: A002 - the word of the field
+        session_id: str | HasSessionId | None = None,
+        *,
+        after: int | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Event]:
+        """The same as `run`, as events; without an input it only watches.
+
+        Args:
+            input: What the start node gets; left out, nothing is started.
+            session_id: The session.
+            after: Durable events with a higher number are replayed first (0: from the first);
+                None: with an input, those of this call; without, from now on.
+            options: As in `run`.
+
+        Yields:
+            Durable events in order of their numbers, without gap or double, each after its commit,
+            and live events between them.  Watching ends with the outcome of the open run.
+
+        Raises:
+            EventsGoneError: Events after `after` were pruned.
+            RunFailedError, CommitError: As in `run`, behind the last event.
+        """
+        session = self._session_id(session_id)
+        await self.open()
+        call = None if input is MISSING else (lambda: self.run(input, session, **options))
+        async for event in follow(
+            self.manager,
+            self.machine.hub,
+            session,
+            types=self.machine.workflow.types,
+            after=after,
+            call=call,
+        ):
+            yield event
+
+    async def cancel(self, session_id: str | HasSessionId, *, wait_s: float = 10.0) -> str:
+        """End the unfinished run of a session as `cancelled`; the outcome is final.
+
+        A running owner is told and stops in mid-step; an unowned session is claimed.
+
+        Returns:
+            The status when this call ends: "cancelled", or the owner's if it did not react within
+            `wait_s` seconds (the request stays in its inbox).
+
+        Raises:
+            SessionNotFoundError, NothingToResumeError: There is nothing to cancel.
+        """
+        session = self._session_id(session_id)
+        await self._open_kept()
+        head = await self.manager.head(session)
+        if head.summary.status in FINISHED:
+            raise NothingToResumeError(session, head.summary.run_id, head.summary.status)
+        store = self.manager.store
+        run_id = head.summary.run_id.encode()
+        request = await store.request(session, store.clock.new_id(), CANCEL, run_id)
+        if (watch := self.machine.keeper.of(session)) is not None:
+            watch.heard()
+            if watch.is_cancelled_by(request):
+                watch.interrupt("cancel")
+        until = store.clock.monotonic() + wait_s
+        while True:
+            try:
+                async with self._own(session, create=False, checked=False) as owned:
+                    await owned.consume()
+            except SessionBusyError:
+                pass
+            head = await self.manager.head(session)
+            if head.consumed >= request.seq or store.clock.monotonic() >= until:
+                return head.summary.status
+            await asyncio.sleep(DRAIN_POLL_S)
+
+    async def drain(self, grace_s: float | None = None) -> None:
+        """Stop every run of this engine at the next end of a step; they return `drained`.
+
+        Args:
+            grace_s: Seconds after which a step in flight is interrupted (finished nodes are kept);
+                None waits for the step.
+        """
+        clock = self.machine.tools.clock
+        self.draining = True
+        try:
+            watches = self.machine.keeper.drain()
+            until = None if grace_s is None else clock.monotonic() + grace_s
+            while self.machine.keeper.keeps_any():
+                if until is not None and clock.monotonic() >= until:
+                    for watch in watches:
+                        watch.interrupt("drain")
+                    until = None
+                await asyncio.sleep(DRAIN_POLL_S)
+        finally:
+            self.draining = False
+
+    async def recover(self, *, limit: int = 8, check: bool = False) -> list[RunResult]:
+        """Adopt the sessions of this workflow that nobody runs although they could go on.
+
+        These are running ones whose owner is gone, and sleeping ones whose time has come.  One that
+        cannot be continued (its graph changed, a record is damaged) does not keep others back.
+
+        Args:
+            limit: Sessions that are continued at once.
+            check: Raise the first error, once all are done; by default failed runs are returned and
+                other errors are logged.
+        """
+        await self._open_kept()
+        slots = asyncio.Semaphore(limit)
+
+        async def adopt(head: Head) -> RunResult | None:
+            async with slots:
+                try:
+                    return await self.resume(head.session_id, check=check, wait=False)
+                except (SessionBusyError, NothingToResumeError, SessionNotFoundError):
+                    return None  # somebody else was first
+
+        now = await self.manager.store.now()
+        found = [
+            head
+            async for head in self.manager.heads()
+            if head.summary.workflow == self.machine.workflow.name and could_run(head.summary, now)
+        ]
+        results = await asyncio.gather(*(adopt(head) for head in found), return_exceptions=True)
+        for head, result in zip(found, results, strict=True):
+            if isinstance(result, BaseException):
+                if check or not isinstance(result, RafError):
+                    raise result
+                log.error("session %r was not recovered: %s", head.session_id, result)
+        return [result for result in results if isinstance(result, RunResult)]
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _encode_input(self, value: Any) -> bytes:
+        workflow = self.machine.workflow
+        shape = workflow.nodes[workflow.topology.start].payload
+        return encode(shape.fit(value, "input"), workflow.types, where="input")
+
+    def _checked(self, result: RunResult, owned: OwnedSession, *, check: bool) -> RunResult:
+        if result.status == "failed" and check:
+            raise RunFailedError(
+                result.session_id, result.run_id, owned.step + 1, result.reason, result
+            ) from owned.error
+        return result

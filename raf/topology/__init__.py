@@ -1,0 +1,1 @@
+"""What runs: the canonical description of a graph, its fingerprint, and the built workflow."""

@@ -4,7 +4,7 @@ Rooms above the ground that work inside a node (models, tools, agents) use this 
 engine.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 
@@ -79,7 +79,7 @@ class Context(Protocol):
     def output(self, value: Any) -> None:
         """Add to the run's outputs; shown after the step's commit."""
 
-    async def effect(
+    def effect(
         self,
         key: str,
         fn: Callable[..., Any],
@@ -87,8 +87,8 @@ class Context(Protocol):
         *args: Any,
         on_doubt: Literal["retry", "fail"] = "retry",
         **kwargs: Any,
-    ) -> Any:
-        """Run an outside action once and record its result.
+    ) -> Coroutine[Any, Any, Any]:
+        """Run an outside action once and record its result; await it.
 
         A recorded result is returned and the action not repeated: after a crash, after a failed
         attempt, and when the failed run is resumed.  If the process dies while the action runs, it
@@ -107,6 +107,7 @@ class Context(Protocol):
 
         Raises:
             DuplicateEffectKeyError: The key was used in this attempt already.
+            ConfigurationError: The key is no text, or `on_doubt` is neither word.
             EffectChangedError: The recorded effect had other arguments.
             EffectInDoubtError: Begun before a crash, with on_doubt="fail"; not run.
             NotSerializableError: An argument or the result cannot be stored.

@@ -5,6 +5,7 @@ changes a session claims it first, so a live owner makes it `SessionBusyError` a
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from raf.checkpoint.writer import How
 from raf.engine.admission import fits
 from raf.engine.editing import StateEditor
 from raf.engine.forking import copied_journal, finished_runs
+from raf.engine.options import check_number, check_reason
 from raf.engine.run import PIN, UNPIN
 from raf.engine.session import Machine, OwnedSession
 from raf.errors import (
@@ -193,10 +195,14 @@ class SessionAdmin:
         Example:
             await engine.edit("s", lambda e: e.scope("chat").update("seen", {"a": 1}), reason="fix")
         """
+        check_reason(reason)
+        if inspect.iscoroutinefunction(change):
+            raise ConfigurationError("edit takes a plain function of one editor")
         await self._open_kept()
         session = self._session_id(session_id)
         async with self._own(session, create=False) as owned:
-            editor = StateEditor(owned.snapshot.state, self.machine.book.rules)
+            nodes = frozenset(self.workflow.nodes)
+            editor = StateEditor(owned.snapshot.state, self.machine.book.rules, nodes)
             change(editor)
             ops = editor.ops()
             happening = Happening(Kind.EDITED, "", 0, {"reason": reason, "changes": len(ops)})
@@ -236,6 +242,8 @@ class SessionAdmin:
             session_id: The session; nobody may run it meanwhile.
             events_before: Drop whole records of events below this number too.
         """
+        if events_before is not None:
+            check_number("events_before", events_before)
         await self._open_kept()
         async with self._own(self._session_id(session_id), create=False, checked=False) as owned:
             return await owned.prune(events_before=events_before)
@@ -319,9 +327,13 @@ class SessionAdmin:
         return checkpoint_id(target, 0)
 
     def _fork_ops(self, restored: Restored) -> list[Op]:
-        """The origin's snapshot under this graph: pins stay behind, a cancelled run goes on."""
+        """The origin's snapshot under this graph: pins stay behind, a cancelled run goes on.
+
+        What the run may use starts anew.
+        """
         snapshot = restored.snapshot
         snapshot.pins.clear()
+        snapshot.steps_used = 0
         run = snapshot.run
         if run.status in ("cancelled", "failed") and not _is_over(restored):
             run = replace(run, status="running", reason="")

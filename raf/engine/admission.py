@@ -149,7 +149,7 @@ def go_on(
     snapshot: Snapshot,
     *,
     took_over: bool,
-    max_steps: int,
+    max_steps: int | None,
     changed_code: tuple[str, ...],
     grants: bool,
 ) -> Change:
@@ -159,7 +159,7 @@ def go_on(
         book: The graph to run, with its look-ups.
         snapshot: The session as it stands.
         took_over: Whether its last owner vanished.
-        max_steps: With `grants`, so many steps more.
+        max_steps: With `grants`, so many steps more; None: as many as it was allowed before.
         changed_code: Conditions whose source differs from what the session was saved under.
         grants: Whether the call may grant more to a `limited` run.
     """
@@ -175,7 +175,7 @@ def go_on(
         if snapshot.parked:
             ops += _grant_loops(book, snapshot)
         if snapshot.steps_limit and snapshot.steps_used >= snapshot.steps_limit:
-            limit = snapshot.steps_used + max_steps
+            limit = snapshot.steps_used + (max_steps or snapshot.steps_limit)
             ops.append(Count(snapshot.step, snapshot.next_number, snapshot.steps_used, limit))
     if run.status == "failed":
         ops += _counted_anew(snapshot)
@@ -199,6 +199,7 @@ def _counted_anew(snapshot: Snapshot) -> list[Op]:
 def _grant_loops(book: Rulebook, snapshot: Snapshot) -> list[Op]:
     workflow, edges = book.workflow, book.edges
     ops: list[Op] = []
+    shown: dict[tuple[str, str], Set] = {}
     granted = dict(snapshot.grants)
     for number in sorted(snapshot.parked):
         parked = snapshot.parked[number]
@@ -210,8 +211,10 @@ def _grant_loops(book: Rulebook, snapshot: Snapshot) -> list[Op]:
             ops.append(Grant(key, granted[key]))
         back = workflow.loops.back(parked.path, loop)
         message = Message(number, loop.source, loop.target, back, (parked.payload,))
-        ops += [Unpark(number), Send(message), *mirrors(workflow, back, snapshot)]
-    return ops
+        ops += [Unpark(number), Send(message)]
+        # As within a step the last message shows, so each is told against nothing.
+        shown |= {(op.scope, op.key): op for op in mirrors(workflow, back, Snapshot())}
+    return [*ops, *shown.values()]
 
 
 def fits(workflow: Workflow, snapshot: Snapshot) -> tuple[str, ...]:

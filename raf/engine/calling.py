@@ -17,7 +17,15 @@ _KEPT_TEXT = 2000  # characters of an error's text that are recorded
 async def in_thread(pool: ThreadPoolExecutor, fn: Callable[..., Any], *args: Any) -> Any:
     """Call a sync function in a thread of the pool, with this task's context variables."""
     call = contextvars.copy_context().run
-    return await asyncio.get_running_loop().run_in_executor(pool, call, fn, *args)
+    return await asyncio.get_running_loop().run_in_executor(pool, call, _call, fn, args)
+
+
+def _call(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Call a function; a future cannot carry its StopIteration, so that becomes another error."""
+    try:
+        return fn(*args)
+    except StopIteration as error:
+        raise RuntimeError("the function raised StopIteration") from error
 
 
 async def call_node(
@@ -52,5 +60,8 @@ async def call_node(
 def failure_of(error: BaseException) -> Failure:
     """An error as it is recorded: its type and text, never the object."""
     code = error.code if isinstance(error, RafError) else ""
-    text = str(error).encode("utf-8", "replace").decode()
+    try:
+        text = str(error).encode("utf-8", "replace").decode()
+    except Exception as fault:  # noqa: BLE001 - the error's own code may fail as well
+        text = f"its text cannot be made ({type(fault).__name__})"
     return Failure(type(error).__name__, text[:_KEPT_TEXT], code)

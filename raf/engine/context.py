@@ -6,7 +6,7 @@ a failed attempt leaves only its recorded effects.
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -88,7 +88,7 @@ class NodeContext:
         self._invocation = invocation
         self._open_step = around.open_step
         self._keys: set[str] = set()
-        self._running: set[str] = set()
+        self._running: dict[str, Coroutine[Any, Any, Any]] = {}
         self._closed = False
 
     @property
@@ -170,7 +170,7 @@ class NodeContext:
         """A name for an outside action, equal in all attempts."""
         return self._derive("effect", key).hex()[:40]
 
-    async def effect(
+    def effect(
         self,
         key: str,
         fn: Callable[..., Any],
@@ -178,13 +178,31 @@ class NodeContext:
         *args: Any,
         on_doubt: Literal["retry", "fail"] = "retry",
         **kwargs: Any,
-    ) -> Any:
-        """Run an outside action once and record its result; see `raf.Context`."""
+    ) -> Coroutine[Any, Any, Any]:
+        """Run an outside action once and record its result; see `raf.Context`.
+
+        The key is taken when the effect is made, so that one that nobody awaits is found.
+        """
         self._check_open()
+        if type(key) is not str or not key:
+            raise ConfigurationError(f"an effect's key is text, not {key!r:.80}")
+        if on_doubt not in ("retry", "fail"):
+            raise ConfigurationError(f'on_doubt is "retry" or "fail", not {on_doubt!r:.80}')
         if key in self._keys:
             raise DuplicateEffectKeyError(self.node, key)
         self._keys.add(key)
-        self._running.add(key)
+        made = self._effect(key, fn, args, kwargs, on_doubt == "fail")
+        self._running[key] = made
+        return made
+
+    async def _effect(
+        self,
+        key: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        intent: bool,  # noqa: FBT001 - private, named at its one call
+    ) -> Any:
         try:
             digest = self._digest(key, args, kwargs)
             known = self._open_step.effects_of(self.message).get(key)
@@ -192,11 +210,11 @@ class NodeContext:
                 raise EffectChangedError(self.node, key)
             if known is not None and known.result is not None:
                 return decode(known.result, self._around.types)
-            if known is not None and on_doubt == "fail":
+            if known is not None and intent:
                 raise EffectInDoubtError(self.node, key, self.idempotency_key(key))
-            return await self._run_effect(key, digest, fn, args, kwargs, on_doubt == "fail")
+            return await self._run_effect(key, digest, fn, args, kwargs, intent)
         finally:
-            self._running.discard(key)
+            self._running.pop(key, None)
 
     def _digest(self, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         where = f"argument of effect {key!r}"
@@ -247,11 +265,15 @@ class NodeContext:
             EffectNotAwaitedError: An effect of this attempt is still running.
             UnsavedChangeError: A model from state was changed and not assigned.
         """
-        self._closed = True
+        self.abort()
         if self._running:
+            for made in self._running.values():
+                if inspect.getcoroutinestate(made) == inspect.CORO_CREATED:
+                    made.close()  # nobody awaited it: the error says so, no warning is needed
             raise EffectNotAwaitedError(self.node, tuple(sorted(self._running)))
         self.access.check_unsaved()
 
     def abort(self) -> None:
-        """End a failed attempt."""
+        """End the attempt, whatever it left."""
         self._closed = True
+        self.access.close()

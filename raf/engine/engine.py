@@ -5,6 +5,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -19,7 +20,7 @@ from raf.engine.executor import Tools
 from raf.engine.follow import follow
 from raf.engine.hub import QUEUE, Hub
 from raf.engine.keeper import CANCEL, Keeper
-from raf.engine.options import check_call, check_engine
+from raf.engine.options import check_call, check_count, check_engine, check_number
 from raf.engine.outcome import RunResult
 from raf.engine.session import Machine, OwnedSession, recorded_result
 from raf.errors import (
@@ -208,7 +209,7 @@ class WorkflowEngine(SessionAdmin):
         """
         session = self._session_id(session_id)
         check_run_id(run_id)
-        check_call(durability=durability, max_steps=max_steps)
+        check_call(durability=durability, max_steps=max_steps, wait_s=wait_s)
         payload = self._encode_input(input)
         digest = hashlib.sha256(payload).digest()[:16]
         await self.open()
@@ -216,11 +217,8 @@ class WorkflowEngine(SessionAdmin):
         if known is not None:
             return known
         async with self._own(session, create=True, wait_s=wait_s) as owned:
-            known = (
-                None
-                if owned.restored is None
-                else await recorded_result(self.machine, session, run_id, digest)
-            )
+            if owned.restored is not None:
+                known = await recorded_result(self.machine, session, run_id, digest)
             if known is not None:
                 return known
             await owned.begin_or_continue(
@@ -236,10 +234,11 @@ class WorkflowEngine(SessionAdmin):
         wait: bool = True,
         wait_s: float = 0.0,
         durability: Durability | None = None,
+        max_steps: int | None = None,
     ) -> RunResult:
         """Continue the unfinished run of a session.
 
-        A `limited` run is granted as much again as it had; a `failed` one starts its counts anew.
+        A `limited` run may take `max_steps` more, or as many again as it was allowed; a `failed` one starts its counts anew.
 
         Raises:
             SessionNotFoundError: There is no such session.
@@ -247,10 +246,10 @@ class WorkflowEngine(SessionAdmin):
             RunFailedError, CommitError, TopologyChangedError, SessionBusyError: As in `run`.
         """
         session = self._session_id(session_id)
-        check_call(durability=durability)
+        check_call(durability=durability, max_steps=max_steps, wait_s=wait_s)
         await self._open_kept()
         async with self._own(session, create=False, wait_s=wait_s) as owned:
-            await owned.resume(max_steps=self.max_steps)
+            await owned.resume(max_steps=max_steps)
             return self._checked(await owned.drive(durability, wait=wait), owned, check=check)
 
     async def stream(
@@ -279,17 +278,16 @@ class WorkflowEngine(SessionAdmin):
             RunFailedError, CommitError: As in `run`, behind the last event.
         """
         session = self._session_id(session_id)
+        if after is not None:
+            check_number("after", after)
         await self.open()
         call = None if input is MISSING else (lambda: self.run(input, session, **options))
-        async for event in follow(
-            self.manager,
-            self.machine.hub,
-            session,
-            types=self.machine.workflow.types,
-            after=after,
-            call=call,
-        ):
-            yield event
+        m = self.machine
+        events = follow(m.manager, m.hub, session, types=m.workflow.types, after=after, call=call)
+        # Whoever leaves the stream ends the call at once, not when the generator is collected.
+        async with aclosing(events):
+            async for event in events:
+                yield event
 
     async def cancel(self, session_id: str | HasSessionId, *, wait_s: float = 10.0) -> str:
         """End the unfinished run of a session as `cancelled`; the outcome is final.
@@ -359,6 +357,7 @@ class WorkflowEngine(SessionAdmin):
             check: Raise the first error, once all are done; by default failed runs are returned and
                 other errors are logged.
         """
+        check_count("limit", limit)
         await self._open_kept()
         slots = asyncio.Semaphore(limit)
 

@@ -82,6 +82,7 @@ class Executor:
         self.types = workflow.types
         self.open_step = open_step
         self.errors: dict[int, Exception] = {}
+        self._stopping = False
         self._place = place
         self._book = book
         self._snapshot = snapshot
@@ -172,6 +173,7 @@ class Executor:
         try:
             await done
         except BaseException:
+            self._stopping = True
             await _cancel_all(tasks)
             raise
         finally:
@@ -233,13 +235,28 @@ class Executor:
         except (LeaseLostError, CommitError):
             raise  # not the node's failure: the run itself cannot go on
         except asyncio.CancelledError:
-            if _is_cancelled():
-                raise
-            return RuntimeError("the node cancelled itself")
-        except Exception as error:
-            if _is_cancelled():  # it was told to stop, and did so in its own way
-                raise asyncio.CancelledError from error
-            return error
+            error: Exception = RuntimeError("the node cancelled itself")
+        except Exception as raised:  # noqa: BLE001 - a node is the user's code
+            error = raised
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as raised:  # noqa: BLE001 - the same; it must be counted as well
+            error = RuntimeError(f"the node raised {type(raised).__name__}")
+            error.__cause__ = raised
+        await self._refuse_if_stopping()
+        return error
+
+    async def _refuse_if_stopping(self) -> None:
+        """Let an attempt that was told to stop end as cancelled, in whatever way it did stop."""
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            return
+        while task.cancelling():
+            task.uncancel()
+        for _ in range(2):  # whoever stops this run is cancelled in the same turn of the loop
+            await asyncio.sleep(0)
+        if self._stopping:
+            raise asyncio.CancelledError
 
     async def _failed(
         self, code: NodeCode, invocation: Invocation, failures: int, losses: int, error: Exception
@@ -352,11 +369,6 @@ class Executor:
 
 def _semaphore(limit: int | None) -> AbstractAsyncContextManager[Any]:
     return nullcontext() if limit is None else asyncio.Semaphore(limit)
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _look_away(task: asyncio.Task[Result]) -> None:

@@ -8,7 +8,7 @@ Rules of this file:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from raf.checkpoint.manager import CheckpointManager
@@ -84,7 +84,7 @@ async def follow(
     types: TypeTable,
     after: int | None,
     call: Callable[[], Awaitable[Any]] | None,
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """The events of a session; with a call, those of that call; see `WorkflowEngine.stream`."""
     subscription = hub.subscribe(session_id)
     follower = _Follower(manager, types, session_id, subscription)

@@ -28,6 +28,7 @@ from raf.engine.result import (
     Result,
     result_from_wire,
 )
+from raf.errors import UndecodableError
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ def _take_effect(step: OpenStep, position: int, kind: Any, fields: list[Any]) ->
         step.effects_of(number)[key] = EffectRecord(digest, value[0])
         step.durable_at[number] = position
     elif kind != INTENT:
-        raise ValueError(f"unknown journal entry {kind!r}")
+        raise UndecodableError(f"journal entry {kind!r} is unknown: a newer version wrote it")
     elif digest:
         step.effects_of(number).setdefault(key, EffectRecord(digest, None))
     else:  # withdrawn: the action itself said that it failed

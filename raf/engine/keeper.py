@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from raf.errors import LeaseLostError, StoreError
+from raf.errors import LeaseLostError, RafError
 from raf.store.port import Lease, Request, Select, Store
 
 log = logging.getLogger("raf.engine")
@@ -159,7 +159,7 @@ class Keeper:
                 await self._renew()
                 for session_id, watch in list(self._watches.items()):
                     await self._listen(session_id, watch)
-            except StoreError as error:
+            except RafError as error:
                 # Not fatal: an expired lease stops the run itself, and the store may come back.
                 log.warning("keeping leases: %s", error)
 

@@ -11,10 +11,27 @@ from raf.errors import ConfigurationError
 DURABILITIES: Final = ("sync", "async", "exit")
 
 
+LARGEST: Final = 10**9
+
+
 def check_count(name: str, value: Any) -> None:
-    """Refuse what is no whole number of 1 or more."""
-    if type(value) is not int or value < 1:
-        raise ConfigurationError(f"{name} is a whole number of 1 or more, not {value!r}")
+    """Refuse what is no whole number from 1 to a thousand million."""
+    if type(value) is not int or not 1 <= value <= LARGEST:
+        raise ConfigurationError(
+            f"{name} is a whole number from 1 to {LARGEST:,}, not {value!r:.80}"
+        )
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse what is no whole number of 0 or more."""
+    if type(value) is not int or value < 0:
+        raise ConfigurationError(f"{name} is a whole number of 0 or more, not {value!r:.80}")
+
+
+def check_reason(value: Any) -> None:
+    """Refuse what tells nobody why."""
+    if type(value) is not str or not value.strip():
+        raise ConfigurationError(f"reason says why, in words, not {value!r:.80}")
 
 
 def check_seconds(name: str, value: Any) -> None:
@@ -45,7 +62,7 @@ def check_engine(
         check_count("max_concurrency", max_concurrency)
 
 
-def check_call(*, durability: Any = None, max_steps: Any = None) -> None:
+def check_call(*, durability: Any = None, max_steps: Any = None, wait_s: Any = 0.0) -> None:
     """Check the options of one call; None leaves the engine's.
 
     Raises:
@@ -55,3 +72,5 @@ def check_call(*, durability: Any = None, max_steps: Any = None) -> None:
         check_durability(durability)
     if max_steps is not None:
         check_count("max_steps", max_steps)
+    if type(wait_s) not in (int, float) or not 0 <= wait_s < math.inf:
+        raise ConfigurationError(f"wait_s is a number of seconds, 0 or more, not {wait_s!r:.80}")

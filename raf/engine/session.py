@@ -165,9 +165,9 @@ class OwnedSession:
             await self._commits("sync").outcome(change.ops, change.happenings)
             self._journal = OpenStep()
         else:
-            await self._go_on(max_steps=max_steps, grants=False)
+            await self._go_on(grants=False)
 
-    async def resume(self, *, max_steps: int) -> None:
+    async def resume(self, *, max_steps: int | None = None) -> None:
         """Take the unfinished run up again, granting more to a limited one.
 
         Raises:
@@ -176,9 +176,9 @@ class OwnedSession:
         run = self.snapshot.run
         if self.snapshot.finished or run.status == "new":
             raise NothingToResumeError(self.session_id, run.run_id, run.status)
-        await self._go_on(max_steps=max_steps, grants=True)
+        await self._go_on(grants=True, max_steps=max_steps)
 
-    async def _go_on(self, *, max_steps: int, grants: bool) -> None:
+    async def _go_on(self, *, grants: bool, max_steps: int | None = None) -> None:
         restored, run = self.restored, self.snapshot.run
         log.info(
             "session %r run %r is taken up again (%s) from step %d",
@@ -200,8 +200,8 @@ class OwnedSession:
         change = go_on(
             self._machine.book,
             self.snapshot,
-            took_over=self._claimed is not None and self._claimed.took_over,
             max_steps=max_steps,
+            took_over=self._claimed is not None and self._claimed.took_over,
             changed_code=changed_code(restored.manifest, dict(workflow.manifest)),
             grants=grants,
         )

@@ -48,10 +48,10 @@ def read_handler(handler: Any, *, agent: bool = False) -> Signature:
         GraphError: It cannot be called as a node.
     """
     call = plain(handler)
-    if agent and not inspect.isroutine(call) and callable(getattr(call, "run", None)):
-        call = call.run
     if inspect.isclass(call):
         raise _fault(f"is the class {call.__name__}: pass a function or an instance")
+    if agent and not inspect.isroutine(call) and callable(getattr(call, "run", None)):
+        call = call.run
     if not callable(call):
         wanted = "a callable or an object with run(payload)" if agent else "a function"
         raise _fault(f"is {type(call).__name__}, which cannot be called: pass {wanted}")

@@ -7,10 +7,12 @@ from typing import Any
 from raf.graph.parts import NodePart
 from raf.topology.workflow import RetryPolicy
 
+LARGEST = 10**9
+
 
 def is_count(value: Any) -> bool:
-    """Whether this is a whole number, 1 or more; True is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """Whether this is a whole number from 1 to a thousand million; True is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST
 
 
 def is_seconds(value: Any, *, least: float = 0.0) -> bool:

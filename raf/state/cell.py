@@ -9,7 +9,7 @@ Rules of this file:
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from raf.values.codec import decode_shared
 from raf.values.readonly import ReadOnlyList
@@ -23,21 +23,18 @@ from raf.values.spans import (
     split_map,
 )
 
-_NOTHING: Final = object()
-
 
 class Cell:
     """The value of one key."""
 
-    __slots__ = ("_chunks", "_count", "_fresh", "_pairs", "_value", "_whole")
+    __slots__ = ("_chunks", "_count", "_kept", "_pairs", "_whole")
 
     def __init__(self, encoded: bytes) -> None:
         self._whole: bytes | None = encoded
         self._chunks: list[bytes] | None = None
         self._count = 0
         self._pairs: dict[bytes, bytes] | None = None
-        self._value: Any = _NOTHING
-        self._fresh: list[bytes] = []
+        self._kept: tuple[Any, int] | None = None  # decoded value, parts that it was made of
 
     def copy(self) -> "Cell":
         """An independent cell of the same value; costs the number of items, not their bytes."""
@@ -46,8 +43,7 @@ class Cell:
         twin._chunks = None if self._chunks is None else list(self._chunks)
         twin._count = self._count
         twin._pairs = None if self._pairs is None else dict(self._pairs)
-        twin._value = self._value
-        twin._fresh = list(self._fresh)
+        twin._kept = self._kept
         return twin
 
     @property
@@ -77,30 +73,34 @@ class Cell:
             self._chunks, self._whole = [body], None
         self._chunks.extend(new)
         self._count += len(new)
-        if self._value is not _NOTHING:
-            self._fresh.extend(new)
 
     def update(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Set encoded keys of a map to encoded values; known keys keep their place."""
         if self._pairs is None:
             self._pairs, self._whole = dict(split_map(self._whole or b"")), None
         self._pairs.update(pairs)
-        self._value = _NOTHING
+        self._kept = None
 
     def read(self, types: TypeTable) -> tuple[Any, bool]:
-        """The decoded value, and whether it holds class instances (then it is a fresh copy)."""
-        if self._value is _NOTHING:
+        """The decoded value, and whether it holds class instances (then it is a fresh copy).
+
+        Sync nodes of one step read in threads: what is kept is one pair, made of what was seen at
+        the start and put in place at once, so that whoever comes second makes the same.
+        """
+        parts = 1 if self._chunks is None else len(self._chunks)
+        kept = self._kept
+        if kept is not None and kept[1] == parts:
+            return kept[0], False
+        if kept is None or self._chunks is None:
             value, fresh_copy = decode_shared(self.encoded(), types)
-            if fresh_copy:
-                return value, True
-            self._value, self._fresh = value, []
-        elif self._fresh:
-            items = []
-            for encoded in self._fresh:
-                item, fresh_copy = decode_shared(encoded, types)
-                if fresh_copy:
-                    self._value, self._fresh = _NOTHING, []
-                    return self.read(types)
+        else:
+            items, fresh_copy = list(kept[0]), False
+            for encoded in self._chunks[kept[1] : parts]:
+                item, holds_instance = decode_shared(encoded, types)
                 items.append(item)
-            self._value, self._fresh = ReadOnlyList([*self._value, *items]), []
-        return self._value, False
+                fresh_copy = fresh_copy or holds_instance
+            value = ReadOnlyList(items)
+            if fresh_copy:
+                value, _ = decode_shared(self.encoded(), types)
+        self._kept = None if fresh_copy else (value, parts)
+        return value, fresh_copy

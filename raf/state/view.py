@@ -12,7 +12,7 @@ Rules of this file:
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from raf.errors import StateValueError, UnsavedChangeError
+from raf.errors import ConfigurationError, StateValueError, UnsavedChangeError
 from raf.state.cell import Cell
 from raf.state.fold import Grown
 from raf.state.ops import State, StateOp, Write, apply_to_cell
@@ -170,7 +170,8 @@ class StateAccess(StateView):
         super().__init__(state, rules, node)
         self.writes: list[Write] = []
         self._grown: dict[tuple[str, str], Grown] = {}
-        self._handed: list[tuple[str, str, bytes, Any]] = []
+        self._handed: list[tuple[str, str, bytes, Any, int]] = []
+        self._closed = False
 
     def value(self, scope: str, key: str) -> Any:
         """The decoded value; a fresh copy of a model is remembered for `check_unsaved`."""
@@ -179,11 +180,15 @@ class StateAccess(StateView):
             raise KeyError(key)
         value, fresh_copy = cell.read(self._rules.types)
         if fresh_copy:
-            self._handed.append((scope, key, cell.encoded(), value))
+            self._handed.append((scope, key, cell.encoded(), value, len(self.writes)))
         return value
 
     def write(self, write: Write) -> None:
         """Take a write: later reads of this invocation see it."""
+        if self._closed:
+            raise ConfigurationError(
+                f"node {self._node!r} wrote state after it had ended: await what it starts"
+            )
         place = (write.scope, write.key)
         grown = self._grown.get(place)
         if grown is None:
@@ -194,6 +199,8 @@ class StateAccess(StateView):
 
     def mutable_scope(self, name: str) -> "Scope":
         """A shared scope that can be written."""
+        if type(name) is not str or not name:
+            raise ConfigurationError(f"a scope's name is text, not {name!r:.80}")
         return Scope(self, str(ScopeKey.shared(self._node, name)))
 
     @property
@@ -212,15 +219,19 @@ class StateAccess(StateView):
         """The reducer of a key, if it has one."""
         return self._rules.reducer(scope, key)
 
+    def close(self) -> None:
+        """Take no more writes."""
+        self._closed = True
+
     def check_unsaved(self) -> None:
         """Refuse models that were changed in place and not assigned.
 
         Raises:
             UnsavedChangeError: The key's bytes would be other than those that were read.
         """
-        written = {(write.scope, write.key) for write in self.writes}
-        for scope, key, before, value in self._handed:
-            if (scope, key) in written:
+        for scope, key, before, value, at in self._handed:
+            later = (w.kind for w in self.writes[at:] if (w.scope, w.key) == (scope, key))
+            if any(kind in ("set", "add", "delete") for kind in later):
                 continue
             if encode(value, self._rules.types, where=f"{_shown(scope)}[{key!r}]") != before:
                 raise UnsavedChangeError(self._node, _shown(scope), key)

@@ -111,7 +111,7 @@ async def test_restarted_around_compaction(before: int) -> None:
     async with running(loop(12), store, checkpoints=config) as engine:
         await engine.run(0, "s", max_steps=before)
     async with running(loop(12), store, checkpoints=config) as engine:
-        assert (await engine.resume("s")).outputs == [12]
+        assert (await engine.resume("s", max_steps=99)).outputs == [12]
         await check_all(engine, "s")
 
 
@@ -121,7 +121,7 @@ async def test_the_next_checkpoint_follows_the_one_resumed_from() -> None:
     async with running(loop(8), store, checkpoints=small_chains(4)) as engine:
         first = await engine.run(0, "s", max_steps=2)
         head = (await engine.history("s"))[-1].checkpoint_id
-        second = await engine.resume("s")
+        second = await engine.resume("s", max_steps=999)
         assert (first.resumed_from, second.resumed_from) == (None, head)
         history = await engine.history("s")
         for one, two in itertools.pairwise(history):
@@ -140,7 +140,7 @@ async def test_a_pin_holds_a_checkpoint_and_its_chain_up_to_it() -> None:
     async with running(loop(60), store, checkpoints=config) as engine:
         await engine.run(0, "s", max_steps=6)
         await engine.pin("s", "s@2")
-        await engine.resume("s")
+        await engine.resume("s", max_steps=999)
         kept = await check_all(engine, "s")
         assert kept[:3] == [0, 1, 2]
         assert 3 not in kept
@@ -205,7 +205,7 @@ async def test_readers_see_whole_steps_only_and_never_go_back(backend: str, tmp_
         await engine.run(0, "s", max_steps=1)
         readers = [asyncio.create_task(look(reader)) for reader in range(3)]
         begun.set()
-        await engine.resume("s")
+        await engine.resume("s", max_steps=999)
         over.set()
         assert min(await asyncio.gather(*readers)) > 2
 

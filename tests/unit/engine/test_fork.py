@@ -96,7 +96,7 @@ async def test_forking_pruning_and_deleting_in_any_order(backend: str, tmp_path:
         for info in await engine.history("origin"):
             if info.byte_size:
                 assert (await engine.state("origin", info.commit)).step_number == info.step_number
-        await engine.resume("origin")
+        await engine.resume("origin", max_steps=999)
         await engine.prune("origin")
         for session in ("origin", "fork"):
             assert (await engine.manager.verify(session)).intact

@@ -20,6 +20,7 @@ from raf.engine.result import (
     result_from_wire,
     result_to_wire,
 )
+from raf.errors import UndecodableError
 from raf.events import Happening, Kind
 from raf.state.ops import Write
 from raf.store.memory import MemoryStore
@@ -247,5 +248,5 @@ def test_an_intent_without_a_result_is_in_doubt(entries: list[Any], in_doubt: bo
 
 def test_an_unknown_entry_is_an_error() -> None:
     """An entry that this code does not know is never passed over."""
-    with pytest.raises(ValueError, match="unknown"):
+    with pytest.raises(UndecodableError, match="unknown"):
         read(["new kind", 1, "k", b""])

@@ -4,6 +4,8 @@ Rules of this file: numbers are public and without gaps, so a commit that does n
 refused before anything is written.  The fence (epoch) and "my own retry" (commit id) come first.
 """
 
+from dataclasses import replace
+
 from raf.errors import CommitOrderError
 from raf.store.port import Commit, Head, Kind, RecordInfo, Summary
 
@@ -97,3 +99,9 @@ def new_head(session_id: str, nonce: str, now: float, *, epoch: int = 0) -> Head
         summary=Summary(),
         held=None,
     )
+
+
+def damaged_head(session_id: str, reason: str) -> Head:
+    """What a list shows of a session whose head cannot be read."""
+    summary = Summary(status="damaged", reason=reason)
+    return replace(new_head(session_id, "", 0.0), summary=summary)

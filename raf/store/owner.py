@@ -18,6 +18,10 @@ from raf.clock import Clock, utc_text
 from raf.store.port import Held, Owner
 
 _START_TIME = 22 - 3  # proc(5): field 22 of stat, counted from field 3
+# Who holds a session whose lease is lost or damaged: somebody of no known boot, so that the lease
+# binds until it was seen unchanged for this long.
+_UNKNOWN = Owner(host="unknown", boot_id="", pid_namespace="", pid=0, start_time="", token="")
+_UNKNOWN_S = 30.0
 
 
 def _read(path: str) -> str:
@@ -70,6 +74,11 @@ def provably_dead(owner: Owner, clock: Clock) -> bool:
     if (state := _read(f"/proc/{owner.pid}/stat").rpartition(")")[2].split()) and state[0] == "Z":
         return True  # a zombie runs nothing any more
     return process_start(owner.pid) not in ("", owner.start_time)
+
+
+def unknown_holder(epoch: int) -> Held:
+    """Who holds a session whose lease cannot be read."""
+    return Held(owner=_UNKNOWN, epoch=epoch, expires_boot=0.0, duration_s=_UNKNOWN_S)
 
 
 class LeaseWatch:

@@ -38,12 +38,6 @@ from raf.store.file.meta import (
     unpack_lease,
     unpack_record,
 )
-from raf.store.port import Held, Owner
-
-# Who holds a session whose lease file is lost or damaged: somebody of no known boot, so that the
-# lease binds until it was seen unchanged for this long.
-_UNKNOWN = Owner(host="unknown", boot_id="", pid_namespace="", pid=0, start_time="", token="")
-_UNKNOWN_S = 30.0
 
 
 class OvertakenError(Exception):
@@ -232,8 +226,3 @@ class Folder:
         """Remove files of the folder, in order; those that are gone already are fine."""
         for name in files:
             self._remove(self.file(name))
-
-
-def unknown_holder(epoch: int) -> Held:
-    """Who holds a session whose lease cannot be read."""
-    return Held(owner=_UNKNOWN, epoch=epoch, expires_boot=0.0, duration_s=_UNKNOWN_S)

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from raf.errors import CorruptRecordError
 from raf.store.file import names
-from raf.store.file.folder import Folder, Listing, unknown_holder
+from raf.store.file.folder import Folder, Listing
 from raf.store.file.meta import (
     Entry,
     Marker,
@@ -29,6 +29,7 @@ from raf.store.file.meta import (
     unpack_packed,
     unpack_request,
 )
+from raf.store.owner import unknown_holder
 from raf.store.port import Head, Held, Kind, Reading, Record, RecordInfo, Request, Select
 
 

@@ -1,15 +1,14 @@
 """Reading sessions: try until one moment was seen whole."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from raf.errors import CheckpointError, StoreUnavailableError
 from raf.store.file.moment import MissingError, Moment, VanishedError
 from raf.store.file.names import folder_name
 from raf.store.file.place import Place
-from raf.store.order import new_head
-from raf.store.port import Head, Reading, Select, Summary
+from raf.store.order import damaged_head
+from raf.store.port import Head, Reading, Select
 
 Answer = TypeVar("Answer")
 
@@ -70,12 +69,12 @@ class Reader:
             if session_id <= after:
                 continue
             if folder_name(session_id) != name:
-                heads.append(_damaged(session_id, "none of its records can be read"))
+                heads.append(damaged_head(session_id, "none of its records can be read"))
                 continue
             try:
                 moment = self.look(session_id)
             except (CheckpointError, StoreUnavailableError, OSError) as error:
-                heads.append(_damaged(session_id, str(error)))
+                heads.append(damaged_head(session_id, str(error)))
                 continue
             if moment is not None and not moment.deleted:
                 heads.append(moment.head)
@@ -84,9 +83,3 @@ class Reader:
 
 def _itself(moment: Moment) -> Moment:
     return moment
-
-
-def _damaged(session_id: str, reason: str) -> Head:
-    """What a list shows of a session whose head cannot be read."""
-    summary = Summary(status="damaged", reason=reason)
-    return replace(new_head(session_id, "", 0.0), summary=summary)

@@ -1,7 +1,8 @@
 """The file store: each operation is one function in one thread.
 
 Rules of this file: the event loop touches no file.  A hop that has begun goes on when its caller is
-cancelled, so what it does is done wholly; a hop that has not begun does nothing.
+cancelled, so what it does is done wholly; a hop that has not begun does nothing.  A claim that nobody
+waits for any more is given back.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -143,9 +145,29 @@ class FileStore(Store):
         self, session_id: str, owner: Owner, *, lease_s: float, create: bool = False
     ) -> Claimed:
         name = check_session_id(session_id)
-        return await self._alone(
-            name, lambda: self._claims.claim(name, owner, lease_s, create=create)
-        )
+        grant = _Grant()
+
+        def take() -> Claimed:
+            claimed = self._claims.claim(name, owner, lease_s, create=create)
+            if not grant.offer(claimed.lease):
+                self._give_back(claimed.lease)
+            return claimed
+
+        try:
+            return await self._alone(name, take)
+        except asyncio.CancelledError:
+            if (lease := grant.give_up()) is not None:
+                await asyncio.shield(asyncio.to_thread(self._give_back_alone, lease))
+            raise
+
+    def _give_back(self, lease: Lease) -> None:
+        """Release a lease that nobody got; one that cannot be released ends by its time."""
+        with suppress(OSError, RafError):
+            self._checked(lease, partial(self._claims.release, lease))
+
+    def _give_back_alone(self, lease: Lease) -> None:
+        with self._lock(lease.session_id):
+            self._give_back(lease)
 
     async def renew(self, leases: Sequence[Lease]) -> list[bool]:
         return await self._hop(lambda: self._renew(leases))
@@ -192,3 +214,24 @@ class FileStore(Store):
 
     async def delete(self, lease: Lease) -> None:
         await self._as_owner(lease, lambda: self._log.delete(lease))
+
+
+class _Grant:
+    """A claim's lease between the thread that takes it and the task that waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lease: Lease | None = None
+        self._given_up = False
+
+    def offer(self, lease: Lease) -> bool:
+        """Lay the lease down; False when nobody waits, so that the thread gives it back."""
+        with self._lock:
+            self._lease = lease
+            return not self._given_up
+
+    def give_up(self) -> Lease | None:
+        """Stop waiting; the lease when it lies there already, so that the task gives it back."""
+        with self._lock:
+            self._given_up = True
+            return self._lease

@@ -12,7 +12,7 @@ from raf.failpoint import failpoint
 from raf.store.order import new_head
 from raf.store.owner import LeaseWatch
 from raf.store.port import Claimed, Lease, Owner
-from raf.store.sqlite.reads import find_session
+from raf.store.sqlite.reads import find_claimable
 from raf.store.sqlite.rows import CLAIM, SessionRow, key_of, owner_text, plain_row, summary_text
 from raf.store.sqlite.writes import INSERT, Write
 
@@ -57,7 +57,7 @@ class ClaimWrite(Write[Claimed]):
         self.watch = watch
 
     def run(self, connection: sqlite3.Connection) -> Claimed:
-        session = find_session(connection, self.session_id)
+        session = find_claimable(connection, self.session_id)
         if session is None or session.deleted:
             if not self.create:
                 raise SessionNotFoundError(self.session_id)

@@ -7,6 +7,8 @@ Along a session's positions commit and event numbers never fall, so both are fou
 import sqlite3
 from contextlib import closing
 
+from raf.errors import CorruptRecordError
+from raf.store.order import damaged_head
 from raf.store.port import Head, Reading, Record, RecordInfo, Request, Select
 from raf.store.sqlite.rows import (
     COMMIT,
@@ -16,11 +18,14 @@ from raf.store.sqlite.rows import (
     REQUEST,
     Row,
     SessionRow,
+    claimable_row,
     info_of,
     key_of,
     name_bytes,
+    position_of,
     record_of,
     request_of,
+    run_position,
     session_row,
 )
 
@@ -50,10 +55,21 @@ def find_session(connection: sqlite3.Connection, session_id: str) -> SessionRow 
     return None if row is None else session_row(row)
 
 
+def find_claimable(connection: sqlite3.Connection, session_id: str) -> SessionRow | None:
+    """What a claim or a deletion needs of the session's row, also when it was deleted."""
+    row = connection.execute(_FIND, (session_id,)).fetchone()
+    return None if row is None else claimable_row(row)
+
+
 def scan(connection: sqlite3.Connection, after: str, limit: int) -> list[Head]:
-    """Heads in the order of their ids; deleted sessions are not among them."""
-    rows = connection.execute(_SCAN, (after, max(0, limit)))
-    return [session_row(row).head for row in rows]
+    """Heads in the order of their ids, without deleted ones; a damaged one is listed as such."""
+    heads: list[Head] = []
+    for row in connection.execute(_SCAN, (after, max(0, limit))):
+        try:
+            heads.append(session_row(row).head)
+        except CorruptRecordError as error:
+            heads.append(damaged_head(error.session_id, str(error)))
+    return heads
 
 
 def read(connection: sqlite3.Connection, session_id: str, select: Select) -> Reading | None:
@@ -88,7 +104,7 @@ def _chain(
     links: list[Record] = []
     with closing(connection.execute(_CHAIN, _span(session, last=end))) as rows:
         for row in rows:
-            record, pruned = record_of(row), row[-1] is None
+            record, pruned = record_of(row, session.head.session_id), row[-1] is None
             if pruned or record.info.commit != number:
                 return ()
             links.append(record)
@@ -106,7 +122,7 @@ def _position_of_commit(connection: sqlite3.Connection, session: SessionRow, num
     while low < high:
         middle = (low + high) // 2
         row = _at_or_before(connection, session, middle)
-        if row is None or info_of(row).commit < number:
+        if row is None or info_of(row, session.head.session_id).commit < number:
             low = middle + 1
         else:
             high = middle
@@ -124,7 +140,7 @@ def position_after_event(connection: sqlite3.Connection, session: SessionRow, nu
     while low < high:
         middle = (low + high) // 2
         row = _at_or_before(connection, session, middle)
-        if row is None or last_event(info_of(row)) <= number:
+        if row is None or last_event(info_of(row, session.head.session_id)) <= number:
             low = middle + 1
         else:
             high = middle
@@ -136,7 +152,7 @@ def commit_at(
 ) -> RecordInfo | None:
     """The clear fields of the commit at or before a position."""
     row = _at_or_before(connection, session, position)
-    return None if row is None else info_of(row)
+    return None if row is None else info_of(row, session.head.session_id)
 
 
 def last_event(info: RecordInfo) -> int:
@@ -151,38 +167,43 @@ def _events(
         return ()
     first = position_after_event(connection, session, after)
     rows = connection.execute(_EVENTS, (*_span(session, first), max(0, limit)))
-    return tuple(record_of(row) for row in rows)
+    return tuple(record_of(row, session.head.session_id) for row in rows)
 
 
 def _journal(connection: sqlite3.Connection, session: SessionRow) -> tuple[Record, ...]:
     span = _span(session, session.head.journal_from + 1)
-    return tuple(record_of(row) for row in connection.execute(_JOURNAL, span))
+    return tuple(
+        record_of(row, session.head.session_id) for row in connection.execute(_JOURNAL, span)
+    )
 
 
 def _inbox(connection: sqlite3.Connection, session: SessionRow) -> tuple[Request, ...]:
     rows = connection.execute(_INBOX, (session.number, session.head.consumed))
-    return tuple(request_of(row) for row in rows)
+    return tuple(request_of(row, session.head.session_id) for row in rows)
 
 
 def _infos(connection: sqlite3.Connection, session: SessionRow) -> tuple[RecordInfo, ...]:
-    return tuple(info_of(row) for row in connection.execute(_INFOS, _span(session)))
+    return tuple(
+        info_of(row, session.head.session_id) for row in connection.execute(_INFOS, _span(session))
+    )
 
 
 def _kept(connection: sqlite3.Connection, session: SessionRow) -> tuple[RecordInfo, ...]:
     span = _span(session, session.kept_from)
-    return tuple(info_of(row) for row in connection.execute(_KEPT, span))
+    return tuple(info_of(row, session.head.session_id) for row in connection.execute(_KEPT, span))
 
 
 def lowest_kept(connection: sqlite3.Connection, session: SessionRow) -> int:
     """The first position whose commit has a body; the next position to come when there is none."""
     span = _span(session, session.kept_from)
     row = connection.execute(f"{_KEPT} LIMIT 1", span).fetchone()
-    return session.head.position + 1 if row is None else info_of(row).position
+    return session.head.position + 1 if row is None else position_of(row[0])
 
 
 def _run(connection: sqlite3.Connection, session: SessionRow, run_id: str) -> Record | None:
     found = connection.execute(_RUN, (session.number, name_bytes(run_id))).fetchone()
     if found is None:
         return None
-    row = connection.execute(_ONE, (key_of(session.number, found[0]),)).fetchone()
-    return None if row is None else record_of(row)
+    position = run_position(found, session.head.session_id)
+    row = connection.execute(_ONE, (key_of(session.number, position),)).fetchone()
+    return None if row is None else record_of(row, session.head.session_id)

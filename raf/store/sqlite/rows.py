@@ -1,13 +1,17 @@
 """Between rows of the tables and the values of the port; pure.
 
-Rules of this file: the columns of a select stand here beside the code that reads them.
+Rules of this file: the columns of a select stand here beside the code that reads them.  A column may
+hold anything, for SQLite lets it: each is checked before it becomes a part of a value, and one that
+is not what was written is `CorruptRecordError`.
 """
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from raf.errors import CorruptRecordError
+from raf.store.order import new_head
+from raf.store.owner import unknown_holder
 from raf.store.port import (
     Commit,
     Head,
@@ -114,19 +118,47 @@ def _compact(values: list[Any]) -> str:
     return json.dumps(values, separators=(",", ":"))
 
 
+def _integer(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    raise TypeError(f"{value!r:.60} is no integer")
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, (float, int)):
+        return value
+    raise TypeError(f"{value!r:.60} is no time")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{value!r:.60} is no text")
+
+
+def _blob(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"{value!r:.60} is no blob")
+
+
 def session_row(row: Row) -> SessionRow:
     """The row of `HEAD` columns.
 
     Raises:
-        CorruptRecordError: Its summary or owner cannot be read.
+        CorruptRecordError: A column cannot be read.
     """
     (number, session_id, nonce, epoch, position, commit, commit_position, journal_from) = row[:8]
     (events, first_event, consumed, requests, created_at, updated_at) = row[8:14]
     (summary, owner, expires_boot, duration_s, commit_id, kept_from) = row[14:]
     try:
+        for integer in (*row[3:12], kept_from):
+            _integer(integer)
+        _seconds(created_at)
+        _seconds(updated_at)
         head = Head(
-            session_id=session_id,
-            nonce=nonce,
+            session_id=_text(session_id),
+            nonce=_text(nonce),
             epoch=epoch,
             position=position,
             commit=commit,
@@ -138,20 +170,83 @@ def session_row(row: Row) -> SessionRow:
             requests=requests,
             created_at=created_at,
             updated_at=updated_at,
-            summary=Summary(**dict(zip(_SUMMARY, json.loads(summary), strict=False))),
-            held=owner and _held(owner, epoch, expires_boot, duration_s),
+            summary=_summary(summary),
+            held=None if owner is None else _held(owner, epoch, expires_boot, duration_s),
         )
-    except (TypeError, ValueError) as error:
-        raise CorruptRecordError(str(session_id), "of the session's row", str(error)) from error
-    return SessionRow(number=number, head=head, commit_id=commit_id, kept_from=kept_from)
+        return SessionRow(number=number, head=head, commit_id=_text(commit_id), kept_from=kept_from)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _damaged_session(session_id, error) from error
 
 
-def _held(owner: str, epoch: int, expires_boot: float, duration_s: float) -> Held:
+def claimable_row(row: Row) -> SessionRow:
+    """The row of `HEAD` columns with only what a claim or a deletion needs; the rest is at zero.
+
+    So a session whose row is damaged elsewhere can be taken and deleted.  A holder that cannot be
+    read binds for a while, as an unknown one.
+
+    Raises:
+        CorruptRecordError: Its nonce, epoch or position cannot be read.
+    """
+    try:
+        nonce, epoch, position = _text(row[2]), _integer(row[3]), _integer(row[4])
+    except TypeError as error:
+        raise _damaged_session(row[1], error) from error
+    held: Held | None = None
+    if row[15] is not None:
+        try:
+            held = _held(row[15], epoch, row[16], row[17])
+        except (TypeError, ValueError, RecursionError):
+            held = unknown_holder(epoch)
+    head = replace(new_head(row[1], nonce, 0.0, epoch=epoch), position=position, held=held)
+    return SessionRow(number=row[0], head=head, commit_id="")
+
+
+def fence_of(row: Row, session_id: str) -> Fence:
+    """The row of `FENCE` columns.
+
+    Raises:
+        CorruptRecordError: A number cannot be read.
+    """
+    try:
+        for integer in row[2:9]:
+            _integer(integer)
+    except TypeError as error:
+        raise _damaged_session(session_id, error) from error
+    return Fence._make(row)
+
+
+def _damaged_session(session_id: Any, error: Exception) -> CorruptRecordError:
+    return CorruptRecordError(str(session_id), "of the session's row", str(error))
+
+
+def _list(text: Any) -> list[Any]:
+    values = json.loads(_text(text))
+    if isinstance(values, list) and text.isascii():
+        return values
+    raise TypeError(f"{text!r:.60} is no list as it is written here")
+
+
+def _summary(text: Any) -> Summary:
+    given = dict(zip(_SUMMARY, _list(text), strict=False))
+    for name, value in given.items():
+        if name == "step":
+            _integer(value)
+        elif name != "wake_at":
+            _text(value)
+        elif value is not None:
+            _seconds(value)
+    return Summary(**given)
+
+
+def _held(owner: Any, epoch: int, expires_boot: Any, duration_s: Any) -> Held:
+    given = dict(zip(_OWNER, _list(owner), strict=True))
+    for name, value in given.items():
+        (_integer if name == "pid" else _text)(value)
     return Held(
-        owner=Owner(**dict(zip(_OWNER, json.loads(owner), strict=True))),
+        owner=Owner(**given),
         epoch=epoch,
-        expires_boot=expires_boot,
-        duration_s=duration_s,
+        expires_boot=_seconds(expires_boot),
+        duration_s=_seconds(duration_s),
     )
 
 
@@ -180,50 +275,90 @@ def plain_row(
     return (key, kind, epoch, created_at, int(mark), None, None, None, None, None, b"", body)
 
 
-def info_of(row: Row) -> RecordInfo:
-    """The row of `INFO` columns."""
-    return _info(row, row[10], row[11])
+def info_of(row: Row, session_id: str) -> RecordInfo:
+    """The row of `INFO` columns.
+
+    Raises:
+        CorruptRecordError: A column cannot be read.
+    """
+    try:
+        return _info(row, row[10], row[11])
+    except (TypeError, ValueError) as error:
+        raise _damaged_record(session_id, row[0], error) from error
 
 
-def record_of(row: Row) -> Record:
-    """The row of `RECORD` columns; a pruned part is empty."""
-    events, body = row[10] or b"", row[11] or b""
-    return Record(info=_info(row, len(events), len(body)), body=body, events=events)
+def record_of(row: Row, session_id: str) -> Record:
+    """The row of `RECORD` columns; a pruned part is empty.
+
+    Raises:
+        CorruptRecordError: A column cannot be read.
+    """
+    try:
+        events, body = (b"" if part is None else _blob(part) for part in row[10:])
+        return Record(info=_info(row, len(events), len(body)), body=body, events=events)
+    except (TypeError, ValueError) as error:
+        raise _damaged_record(session_id, row[0], error) from error
+
+
+def _damaged_record(session_id: str, key: int, error: Exception) -> CorruptRecordError:
+    return CorruptRecordError(session_id, f"at position {position_of(key)}", str(error))
 
 
 def _info(row: Row, events_size: int, body_size: int) -> RecordInfo:
-    kind, mark = _KINDS[row[1]], bool(row[4])
+    number = _integer(row[1])
+    if not 0 <= number < len(_KINDS):
+        raise ValueError(f"there is no kind {number}")
+    kind, mark = _KINDS[number], bool(_integer(row[4]))
     if kind is not Kind.COMMIT:
         return RecordInfo(
             position=position_of(row[0]),
-            epoch=row[2],
+            epoch=_integer(row[2]),
             kind=kind,
-            created_at=row[3],
+            created_at=_seconds(row[3]),
             took_over=mark,
             body_size=body_size,
         )
     return RecordInfo(
         position=position_of(row[0]),
-        epoch=row[2],
+        epoch=_integer(row[2]),
         kind=kind,
-        created_at=row[3],
-        commit=row[5],
-        step=row[6],
+        created_at=_seconds(row[3]),
+        commit=_integer(row[5]),
+        step=_integer(row[6]),
         full=mark,
-        first_event=row[7],
-        event_count=row[8],
-        run_id=name_text(row[9]) if row[9] else "",
+        first_event=_integer(row[7]),
+        event_count=_integer(row[8]),
+        run_id="" if row[9] is None else name_text(_blob(row[9])),
         body_size=body_size,
         events_size=events_size,
     )
 
 
-def request_of(row: Row) -> Request:
-    """The row of `REQUEST` columns."""
-    return Request(
-        seq=row[0],
-        request_id=name_text(row[1]),
-        kind=name_text(row[2]),
-        body=row[4],
-        created_at=row[3],
-    )
+def run_position(row: Row, session_id: str) -> int:
+    """Where the commit stands that finished a run.
+
+    Raises:
+        CorruptRecordError: It cannot be read.
+    """
+    try:
+        return _integer(row[0])
+    except TypeError as error:
+        raise CorruptRecordError(session_id, "of a finished run", str(error)) from error
+
+
+def request_of(row: Row, session_id: str) -> Request:
+    """The row of `REQUEST` columns.
+
+    Raises:
+        CorruptRecordError: A column cannot be read.
+    """
+    try:
+        return Request(
+            seq=_integer(row[0]),
+            request_id=name_text(_blob(row[1])),
+            kind=name_text(_blob(row[2])),
+            body=_blob(row[4]),
+            created_at=_seconds(row[3]),
+        )
+    except (TypeError, ValueError) as error:
+        raise CorruptRecordError(session_id, f"of request {row[0]!r:.60}", str(error)) from error

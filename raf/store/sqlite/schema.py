@@ -153,13 +153,19 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 def _connect(path: Path, *, timeout_s: float, mode: str) -> sqlite3.Connection:
     # Transactions are begun and ended by name; a connection is used by one thread at a time.
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"{path.as_uri()}?mode={mode}",
         uri=True,
         timeout=timeout_s,
         isolation_level=None,
         check_same_thread=False,
     )
+    connection.text_factory = _text  # damaged text is for `rows` to judge, as every column is
+    return connection
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _check_format(connection: sqlite3.Connection, url: str) -> bool:

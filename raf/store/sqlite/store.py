@@ -133,6 +133,7 @@ class SqliteStore(Store):
                 self._writer = Writer(
                     connection,
                     lambda: self._connect(create=False),
+                    path=self.path,
                     url=self.url,
                     busy_timeout_s=self._busy_timeout_s,
                     clock=self.clock,

@@ -7,23 +7,27 @@ commits once, and wakes each event loop once: sessions that commit at the same t
 of the disk.  A write that its own checks refuse fails alone.  A write that breaks off in the middle
 (no room for its body) rolls the group back; then each of the others runs alone, since what broke
 one may break more.  When the commit fails, the whole group fails, and after an error of input or
-output the connection is opened anew before the next group.
+output the connection is opened anew before the next group.  Right before each commit the thread looks
+whether the path still names the file that it opened at first: if not, nothing is committed until
+that file is back or the store was closed and opened again.
 
 A write goes on when the task that waits for it is cancelled.  The thread is a daemon: a process that
 never closes its store ends all the same, at worst inside a transaction that then never was.
 """
 
 import logging
+import os
 import queue
 import sqlite3
 import threading
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from raf.clock import Clock
-from raf.errors import RafError, StoreClosedError
+from raf.errors import CorruptRecordError, RafError, StoreClosedError, StoreUnavailableError
 from raf.failpoint import failpoint
 from raf.store.sqlite.faults import breaks_connection, is_busy, translate
 from raf.store.sqlite.writes import Write
@@ -41,6 +45,7 @@ class Writer:
     Args:
         connect: Opens the writing connection; called in the thread again when one broke.
         connection: The connection to begin with.
+        path: The file; it must be there.
         url: The store, for errors.
         busy_timeout_s: How long to wait while another process writes.
         clock: For the chance in waiting.
@@ -51,12 +56,15 @@ class Writer:
         connection: sqlite3.Connection,
         connect: Callable[[], sqlite3.Connection],
         *,
+        path: Path,
         url: str,
         busy_timeout_s: float,
         clock: Clock,
     ) -> None:
         self._connection: sqlite3.Connection | None = connection
         self._connect = connect
+        self._path = path
+        self._file = _identity(path)
         self._url = url
         self._busy_timeout_s = busy_timeout_s
         self._clock = clock
@@ -121,6 +129,9 @@ class Writer:
         for write in group:
             try:
                 write.result = write.run(connection)
+            except CorruptRecordError as error:
+                self._fail([write], error)
+                return write
             except RafError as error:
                 write.error = error
             except Exception as error:  # noqa: BLE001 - it belongs to whoever asked for this write
@@ -154,10 +165,21 @@ class Writer:
         for point in points:
             next(point, None)
         failpoint("store.sqlite.group.before")
+        self._check_file()
         connection.execute("COMMIT")
         failpoint("store.sqlite.group.after")
         for point in points:
             next(point, None)
+
+    def _check_file(self) -> None:
+        """Return if the path still names the file that was opened.
+
+        SQLite would go on without a word in a file that no other process, and no next start, finds.
+        """
+        if self._file is None or _identity(self._path) != self._file:
+            raise StoreUnavailableError(
+                self._url, f"the file {self._path} was removed or replaced while it was in use"
+            )
 
     def _fail(self, group: Sequence[AnyWrite], error: Exception) -> None:
         """Roll back, and give the error to each write that has none of its own."""
@@ -183,6 +205,14 @@ class Writer:
             told.__cause__ = error
             return told
         return error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _wake(group: Sequence[AnyWrite]) -> None:

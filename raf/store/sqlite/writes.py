@@ -2,7 +2,7 @@
 
 Rules of this file:
 - A write checks first and writes then: when it raises an error of `raf`, it has written nothing, and
-  the others of its group go on.
+  the others of its group go on.  Only damage may be met on the way: `CorruptRecordError` rolls back.
 - A write may be run again after a rollback, so it changes nothing but the database.
 - It stands between two failpoints of its name, passed right before and right after the `COMMIT`
   that makes it durable.
@@ -25,6 +25,7 @@ from raf.store.port import (
 )
 from raf.store.sqlite.reads import (
     commit_at,
+    find_claimable,
     find_session,
     last_event,
     lowest_kept,
@@ -39,6 +40,7 @@ from raf.store.sqlite.rows import (
     Row,
     SessionRow,
     commit_row,
+    fence_of,
     key_of,
     name_bytes,
     plain_row,
@@ -63,6 +65,13 @@ _DROP_EVENTS = (
 _DROP_EMPTIED = (
     "DELETE FROM records"  # noqa: S608
     f" WHERE key BETWEEN ? AND ? AND kind = {COMMIT} AND body IS NULL AND run_id IS NULL"
+)
+# Every column but the epoch and the position, so that what was damaged is gone too.
+_BURY = (
+    "UPDATE sessions SET nonce = '', commit_number = -1, commit_position = 0, journal_from = 0,"
+    " events = 0, first_event = 1, kept_from = 0, consumed = 0, requests = 0, created_at = 0,"
+    " updated_at = 0, commit_id = '', owner = NULL, expires_boot = NULL, duration_s = NULL,"
+    " summary = '[]' WHERE number = ?"
 )
 
 
@@ -99,7 +108,7 @@ def _owned(connection: sqlite3.Connection, lease: Lease) -> Fence:
     row = connection.execute(_FENCE, (lease.session_id,)).fetchone()
     if row is None or (row[1], row[2]) != (lease.nonce, lease.epoch):
         raise LeaseLostError(lease.session_id, lease.epoch)
-    return Fence._make(row)
+    return fence_of(row, lease.session_id)
 
 
 class CommitWrite(Write[None]):
@@ -211,7 +220,7 @@ class RequestWrite(Write[Request]):
             (session.number, name_bytes(self.request_id)),
         ).fetchone()
         if known is not None:
-            return request_of(known)
+            return request_of(known, self.session_id)
         row = (
             session.head.requests + 1,
             name_bytes(self.request_id),
@@ -223,7 +232,7 @@ class RequestWrite(Write[Request]):
         connection.execute(
             "UPDATE sessions SET requests = ? WHERE number = ?", (row[0], session.number)
         )
-        return request_of(row)
+        return request_of(row, self.session_id)
 
     def points(self) -> Iterator[None]:
         failpoint("store.sqlite.request.before")
@@ -292,19 +301,20 @@ class DeleteWrite(Write[None]):
         self.lease = lease
 
     def run(self, connection: sqlite3.Connection) -> None:
-        session = find_session(connection, self.session_id)
-        if session and session.deleted and session.head.epoch == self.lease.epoch:
+        session, lease = find_claimable(connection, self.session_id), self.lease
+        if session and session.deleted and session.head.epoch == lease.epoch:
             return  # my own retry
-        number = _owned(connection, self.lease).number
+        if session is None or (session.head.nonce, session.head.epoch) != (
+            lease.nonce,
+            lease.epoch,
+        ):
+            raise LeaseLostError(lease.session_id, lease.epoch)
+        number = session.number
         span = key_of(number, 0), key_of(number, (1 << 32) - 1)
         connection.execute("DELETE FROM records WHERE key BETWEEN ? AND ?", span)
         connection.execute("DELETE FROM requests WHERE session = ?", (number,))
         connection.execute("DELETE FROM runs WHERE session = ?", (number,))
-        connection.execute(
-            "UPDATE sessions SET nonce = '', owner = NULL, commit_id = '', summary = '[]'"
-            " WHERE number = ?",
-            (number,),
-        )
+        connection.execute(_BURY, (number,))
 
     def points(self) -> Iterator[None]:
         failpoint("store.sqlite.delete.before")

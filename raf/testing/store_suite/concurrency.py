@@ -97,6 +97,24 @@ class ConcurrencyTests(SuiteBase):
         assert [info.commit for info in reading.infos] == list(range(51))
         assert bodies(reading) == [f"body {n}".encode() for n in range(51)]
 
+    async def test_a_cancelled_claim_is_given_back(self, store: Store, clock: ManualClock) -> None:
+        """Cancelled at any moment, a claim binds nobody, and no owner counts as lost by it."""
+        await store.release(await claim(store))
+        for turn in range(50):
+            name = "s" if turn % 2 else f"new {turn}"
+            task = asyncio.create_task(
+                store.claim(name, live_owner(clock), lease_s=LEASE_S, create=True)
+            )
+            for _ in range(turn % 7):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                await store.release(task.result().lease)
+            again = await store.claim(name, live_owner(clock), lease_s=LEASE_S, create=True)
+            assert not again.took_over
+            await store.release(again.lease)
+
     async def test_cancelled_in_every_operation(self, store: Store) -> None:
         """Cancelling other writes neither breaks the store nor half-does them."""
         pen = await new_session(store, commits=1)

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from raf.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
+from raf.failpoint import set_hook
 from raf.store.file import FileStore
 from raf.store.file.disk import Disk, translate
 from raf.store.file.names import folder_name
@@ -679,3 +681,39 @@ async def test_a_killed_prune_is_finished_by_the_next(store: FileStore, tmp_path
     await store.prune(pen.lease, [])
     assert await must_read(store) == pruned
     assert [path.name for path in files(tmp_path, "*.rec")] == ["000000000006.rec"]
+
+
+# -- cancelled waiters -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("finished", [False, True])
+async def test_a_claim_that_nobody_waits_for_is_given_back(
+    store: FileStore, finished: bool
+) -> None:
+    """Cancelled while the thread is in it, or before its answer came, a claim leaves no lease."""
+    await store.release(await claim(store))
+    entered, go_on = threading.Event(), threading.Event()
+
+    def stop(name: str) -> None:
+        if name == "store.file.claim.put.after":
+            entered.set()
+            go_on.wait(30)
+
+    set_hook(stop)
+    try:
+        task = asyncio.create_task(claim(store))
+        await asyncio.sleep(0)
+        assert entered.wait(30)  # the loop stands still: no answer reaches it
+        if finished:
+            go_on.set()
+            with store._lock("s"):
+                pass
+        task.cancel()
+        go_on.set()
+        await asyncio.wait([task])
+    finally:
+        set_hook(None)
+        go_on.set()
+    assert task.cancelled()
+    again = await store.claim("s", live_owner(store.clock), lease_s=LEASE_S)
+    assert not again.took_over

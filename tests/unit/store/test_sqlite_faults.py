@@ -2,25 +2,43 @@
 
 import asyncio
 import resource
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from raf.checkpoint.manager import CheckpointManager
 from raf.errors import (
+    CheckpointError,
     CorruptRecordError,
     RafError,
+    SessionBusyError,
     StoreBusyError,
     StoreError,
     StoreFullError,
     StoreUnavailableError,
 )
+from raf.store.port import Select
 from raf.store.sqlite import SqliteStore
 from raf.store.sqlite.faults import translate
+from raf.store.sqlite.rows import FENCE
+from raf.store.sqlite.schema import TABLES
 from raf.testing import CrashError, ManualClock, crash_at
-from raf.testing.store_suite.base import bodies, head_of, must_read, new_session
+from raf.testing.store_suite.base import (
+    EVERYTHING,
+    LEASE_S,
+    Pen,
+    bodies,
+    claim,
+    head_of,
+    live_owner,
+    must_read,
+    new_session,
+)
 from tests.unit.store.held_writer import Held, connection_of
 
 
@@ -160,6 +178,169 @@ async def test_a_damaged_summary(store: SqliteStore) -> None:
         await must_read(store, "a")
     assert caught.value.session_id == "a"
     await must_read(store, "b")
+
+
+BAD = {"INTEGER": ["'x'", "1.5", "x'00'"], "TEXT": ["x'00'"], "BLOB": ["7", "'text'"]}
+BAD["REAL"] = ["'x'", "x'00'"]
+NO_CLAIM = {"nonce", "epoch", "position"}  # without these nobody can be fenced
+MAY_BE_NULL = {"run_id", "events", "body"}
+
+
+def damages(table: str, free: set[str]) -> list[tuple[str, str]]:
+    """Each column of a table but the free ones, with values that it never has."""
+    connection = sqlite3.connect(":memory:")
+    for statement in TABLES:
+        connection.execute(statement)
+    columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+    connection.close()
+    return [
+        (name, value)
+        for _, name, kind, needed, *_ in columns
+        if name not in free
+        for value in BAD[kind]
+        + (["NULL"] if table == "records" and not needed and name not in MAY_BE_NULL else [])
+    ]
+
+
+def edit(store: SqliteStore, statement: str) -> None:
+    """Change the file by hand; at least one row must be met."""
+    assert connection_of(store).execute(statement).rowcount >= 1
+
+
+async def session_with_all(store: SqliteStore) -> Pen:
+    pen = await new_session(store, commits=2)
+    await pen.write(run_id="main")
+    await store.append(pen.lease, [b"x"])
+    await store.request("s", "r", "signal", b"hello")
+    return pen
+
+
+ALL = replace(EVERYTHING, run="main")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *damages("sessions", {"number", "id"}),
+        ("summary", "'[5]'"),
+        ("summary", "'{}'"),
+        ("summary", "CAST(x'ff' AS TEXT)"),
+        ("owner", "'[]'"),
+        ("owner", "''"),
+        ("owner", "'[1,2,3,4,5,6]'"),
+    ],
+)
+async def test_a_damaged_session_row(store: SqliteStore, column: str, value: str) -> None:
+    """It is named when read, listed as damaged beside the others, and can be deleted."""
+    pen = await session_with_all(store)
+    await store.release(pen.lease)
+    pen = Pen(store, await claim(store), await head_of(store))
+    await new_session(store, "t", commits=1)
+    edit(store, f"UPDATE sessions SET {column} = {value} WHERE id = 's'")
+    with pytest.raises(CorruptRecordError) as caught:
+        await must_read(store)
+    assert caught.value.session_id == "s"
+    listed = await store.scan()
+    assert [(head.session_id, head.summary.status) for head in listed] == [
+        ("s", "damaged"),
+        ("t", "running"),
+    ]
+    if column == "commit_id":
+        return  # a blob there is only another id to a writer
+    if column in set(FENCE.split(", ")) - {"nonce", "epoch"}:
+        with pytest.raises(CorruptRecordError):
+            await pen.write()
+    if column in NO_CLAIM:
+        return
+    store.clock.advance(2 * LEASE_S)  # type: ignore[attr-defined]
+    with suppress(SessionBusyError):  # an unknown holder is watched for a while
+        await claim(store)
+    store.clock.advance(2 * LEASE_S)  # type: ignore[attr-defined]
+    claimed = await store.claim("s", live_owner(store.clock), lease_s=LEASE_S)
+    await store.delete(claimed.lease)
+    assert await store.read("s", ALL) is None
+    await new_session(store, commits=1)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *damages("records", {"key", "kind"}),
+        ("run_id", "x'ff'"),
+        ("kind", "7"),
+        ("kind", "-1"),
+        ("kind", "'x'"),
+    ],
+)
+async def test_damaged_records(store: SqliteStore, column: str, value: str) -> None:
+    """A read names the session and the place; verify and history tell it; deleting works."""
+    pen = await session_with_all(store)
+    edit(store, f"UPDATE records SET {column} = {value}")
+    with pytest.raises(CorruptRecordError) as caught:
+        await must_read(store, select=ALL)
+    assert caught.value.session_id == "s"
+    assert "position" in caught.value.record
+    manager = CheckpointManager(store)
+    assert (await manager.verify("s")).findings
+    with suppress(CheckpointError):
+        await manager.history("s")
+    with suppress(CorruptRecordError):
+        await store.prune(pen.lease, [2], events_before=2)
+    await store.delete(pen.lease)
+    assert await store.read("s", ALL) is None
+
+
+@pytest.mark.parametrize(("column", "value"), damages("requests", {"session"}))
+async def test_damaged_requests(store: SqliteStore, column: str, value: str) -> None:
+    """A request that cannot be read is told with the session's name."""
+    await session_with_all(store)
+    edit(store, f"UPDATE requests SET {column} = {value}")
+    with pytest.raises(CorruptRecordError) as caught:
+        await must_read(store)
+    assert caught.value.session_id == "s"
+    assert "request" in caught.value.record
+
+
+async def test_a_damaged_place_of_a_run(store: SqliteStore) -> None:
+    """Where a run's end stands may be damaged too."""
+    await session_with_all(store)
+    edit(store, "UPDATE runs SET position = 'x'")
+    with pytest.raises(CorruptRecordError):
+        await must_read(store, select=ALL)
+
+
+async def test_damage_met_midway_writes_nothing(store: SqliteStore) -> None:
+    """A prune that meets a damaged record after its first change takes that change back."""
+    pen = await new_session(store, commits=4)
+    kept = await must_read(store, select=Select(kept=True))
+    edit(store, "UPDATE records SET first_event = 'x' WHERE commit_number = 2")
+    with pytest.raises(CorruptRecordError):
+        await store.prune(pen.lease, [kept.kept[0].position], events_before=4)
+    edit(store, "UPDATE records SET first_event = 3 WHERE commit_number = 2")
+    assert await must_read(store, select=Select(kept=True)) == kept
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "folder"])
+async def test_the_file_goes_away_under_a_writer(tmp_path: Path, how: str) -> None:
+    """Nothing is said to be stored in a file that nobody finds; once it is back, work goes on."""
+    folder, aside = tmp_path / "place", tmp_path / "aside"
+    folder.mkdir()
+    async with SqliteStore(folder / "runs.db", clock=ManualClock()) as store:
+        pen = await new_session(store, commits=1)
+        folder.rename(aside)
+        if how != "folder":
+            folder.mkdir()
+        if how == "replaced":
+            shutil.copy(aside / "runs.db", folder / "runs.db")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError, match="was removed or replaced"):
+                await pen.write()
+        with pytest.raises(StoreUnavailableError, match="was removed or replaced"):
+            await claim(store, "new")
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+        await pen.write()
+        assert (await head_of(store)).commit == 1
 
 
 def remove_all(folder: Path) -> None:

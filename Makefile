@@ -33,7 +33,7 @@ check: $(READY_TO_WORK)  ## format, lint, types, floors, spelling
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/codespell
 
-test: $(READY_TO_WORK)  ## the tests that take about a minute
+test: $(READY_TO_WORK)  ## the tests of every day, some minutes on two cores
 	$(PYTEST) $(TESTS) -n $(JOBS) -m "not slow and not browser"
 
 test-all: $(READY_TO_WORK)  ## every test; crash campaigns at their short length

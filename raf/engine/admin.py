@@ -201,7 +201,7 @@ class SessionAdmin:
         await self._open_kept()
         session = self._session_id(session_id)
         async with self._own(session, create=False) as owned:
-            nodes = frozenset(self.workflow.nodes)
+            nodes = frozenset(node.name for node in self.workflow.topology.nodes)
             editor = StateEditor(owned.snapshot.state, self.machine.book.rules, nodes)
             change(editor)
             ops = editor.ops()

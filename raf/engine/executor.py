@@ -28,11 +28,7 @@ from raf.engine.logs import about
 from raf.engine.plan import Invocation
 from raf.engine.result import FAILURE, Failure, Result, Sent, result_to_wire
 from raf.engine.retry import decide
-from raf.errors import (
-    CommitError,
-    LeaseLostError,
-    NodePoisonedError,
-)
+from raf.errors import CommitError, LeaseLostError, NodePoisonedError, UndecodableError
 from raf.events import Kind
 from raf.state.view import StateAccess
 from raf.topology.workflow import NodeCode
@@ -303,7 +299,9 @@ class Executor:
     def _ended(
         self, invocation: Invocation, failure: Failure, failures: int, losses: int
     ) -> Result:
-        how = self._on_failure[invocation.node]
+        # What is stored and cannot be read is no fault of the node, and nothing may go past it.
+        unreadable = failure.error_type == UndecodableError.__name__
+        how = "fail" if unreadable else self._on_failure[invocation.node]
         return Result(
             number=invocation.number,
             status={"fail": "failed", "skip": "skipped", "fallback": "fallback"}[how],  # type: ignore[arg-type]

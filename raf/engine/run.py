@@ -220,7 +220,7 @@ class RunLoop:
         elif self._executor.open_step.results:
             await self.commits.record([VOID, *(i.number for i in invocations)])
             self._executor.open_step.results.clear()
-        await self._fail(f"step {self.snapshot.step + 1}: {error}", [])
+        await self._fail(str(error), [])
 
     async def _fail(self, reason: str, happenings: list[Happening]) -> None:
         run = self.snapshot.run

@@ -14,8 +14,10 @@ Theory of operation
 
 import dataclasses
 import enum
+import sys
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from typing import Any, TypeVar, overload
 
 from raf.errors import ConfigurationError
@@ -27,7 +29,22 @@ C = TypeVar("C", bound=type)
 
 def default_tag(cls: type) -> str:
     """The tag of a class that was not given one: `module:qualname`."""
-    return f"{cls.__module__}:{cls.__qualname__}"
+    return f"{_module_of(cls)}:{cls.__qualname__}"
+
+
+def _module_of(cls: type) -> str:
+    """The module of a class, by the name under which others would import it.
+
+    A script is `__main__` to itself and `desk` to whoever imports `desk.py`: a session that the one
+    began must be readable by the other.
+    """
+    if cls.__module__ != "__main__":
+        return cls.__module__
+    main = sys.modules["__main__"]
+    spec, path = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None and spec.name != "__main__":
+        return str(spec.name).removesuffix(".__main__")
+    return PurePath(path).stem if path else "__main__"
 
 
 class Registry:

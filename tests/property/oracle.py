@@ -90,7 +90,7 @@ class Oracle:
         self.fold([(*write, m.number) for m in todo for write in m.did.writes])
         for m in todo:
             if m.did.how == "sleep":
-                again = {"failures": m.failures + 1, "sleeps": m.sleeps + 1, "did": None}
+                again: Any = {"failures": m.failures + 1, "sleeps": m.sleeps + 1, "did": None}
                 flow.asleep.append(replace(m, **again))
                 continue
             self.events += [(m.did.how, m.node), *m.did.told]

@@ -222,9 +222,9 @@ def test_the_oracle_is_small_and_owes_nothing_to_raf() -> None:
 def test_an_unbroken_run_is_what_the_rules_say() -> None:
     """Events, state, outputs and steps of a run equal the oracle's; every effect happens once."""
     with counted(*FEATURES) as seen:
-        for shape, doing in zip([*SHAPES, "late"], itertools.cycle(DOINGS), strict=False):
+        for shape, doing in zip([*SHAPES, "late", "conflict", "stop"], itertools.cycle(DOINGS), strict=False):
 
-            @examples(3.2 / len(SHAPES))
+            @examples(2.8 / len(SHAPES))
             @given(descriptions(shape, doing), st.sampled_from(["sync", "async", "exit"]))
             def holds(d: Data, durability: Any) -> None:
                 oracle = interpreted(d, keeps=durability != "exit")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -292,3 +293,28 @@ async def test_edits_that_cannot_be_meant() -> None:
             with pytest.raises(ConfigurationError):
                 await engine.edit("s", function, reason=reason)
         assert await engine.history("s") == before
+
+
+async def test_what_cannot_be_read_is_not_skipped(tmp_path: Path) -> None:
+    """A stored payload that this code cannot rebuild fails the run, whatever the node's policy."""
+
+    async def first(value: int) -> Note:
+        return Note(str(value))
+
+    async def second(note: Note) -> str:
+        raise RuntimeError(note.text)
+
+    def build(returns: Any) -> Any:
+        first.__annotations__["return"] = returns
+        second.__annotations__["note"] = returns
+        builder = WorkflowBuilder("w").add_node("first", first)
+        builder.add_node("second", second, on_failure="skip", version="1")
+        return builder.set_start("first").add_edge("first", "second").build()
+
+    url = f"sqlite:{tmp_path / 'runs.db'}"
+    async with WorkflowEngine(build(Note), store=url, max_steps=1) as engine:
+        assert (await engine.run(1, "s")).status == "limited"
+    async with WorkflowEngine(build(Any), store=url) as engine:
+        result = await engine.resume("s", check=False)
+        assert result.status == "failed"
+        assert "unknown type tag" in result.reason

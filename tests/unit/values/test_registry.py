@@ -1,10 +1,12 @@
 """Which classes are known, under which tags; and that data never makes the code import anything."""
 
 import enum
+import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 
 import pytest
@@ -237,3 +239,19 @@ def test_nothing_is_imported_by_a_name_in_data() -> None:
             decode(data, TypeTable())
 
     assert "wsgiref.headers" not in sys.modules
+
+
+def test_a_script_and_its_importer_agree_on_tags(tmp_path: Path) -> None:
+    """A class of a script has one tag, whether the script is run or imported; sessions cross over."""
+    script = tmp_path / "desk.py"
+    script.write_text(
+        "from dataclasses import dataclass\n"
+        "from raf.values.registry import default_tag\n\n\n"
+        "@dataclass\nclass Finding:\n    text: str\n\n\n"
+        "print(default_tag(Finding))\n"
+    )
+    for command in (["desk.py"], ["-c", "import desk"], ["-m", "desk"]):
+        run = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert run.stdout == "desk:Finding\n"

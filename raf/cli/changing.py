@@ -74,7 +74,7 @@ def edit(
     ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the event.")
-    ] = "",
+    ] = "by hand",
     workflow: options.MaybeReference = None,
     store: options.Store = options.DEFAULT_STORE,
     json: options.Json = False,

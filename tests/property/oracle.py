@@ -40,7 +40,7 @@ class Oracle:
             for m in flow.pending + flow.asleep:
                 m.failures = 0
         elif flow.steps >= flow.limit:
-            flow.limit = flow.steps + self.d["max_steps"]
+            flow.limit += flow.steps
         parked, flow.parked = flow.parked, []
         for m, edge, name, stay in parked:
             flow.grants[stay] += edge["max"] * (m.path[name] >= edge["max"] + flow.grants[stay])

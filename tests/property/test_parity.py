@@ -201,9 +201,9 @@ def test_the_oracle_is_small_and_owes_nothing_to_raf() -> None:
     """At most 150 lines of code; neither it nor the language it speaks imports anything of raf."""
     for name in ("oracle.py", "description.py"):
         module = ast.parse((ROOT / "tests" / "property" / name).read_text(encoding="utf-8"))
-        froms = [node.module for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
+        origins = [node.module for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
         names = [a.name for n in ast.walk(module) if isinstance(n, ast.Import) for a in n.names]
-        assert not [m for m in [*froms, *names] if (m or "").split(".")[0] == "raf"]
+        assert not [m for m in [*origins, *names] if (m or "").split(".")[0] == "raf"]
     text = (ROOT / "tests" / "property" / "oracle.py").read_text(encoding="utf-8")
     docs = [
         range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
@@ -222,7 +222,9 @@ def test_the_oracle_is_small_and_owes_nothing_to_raf() -> None:
 def test_an_unbroken_run_is_what_the_rules_say() -> None:
     """Events, state, outputs and steps of a run equal the oracle's; every effect happens once."""
     with counted(*FEATURES) as seen:
-        for shape, doing in zip([*SHAPES, "late", "conflict", "stop"], itertools.cycle(DOINGS), strict=False):
+        for shape, doing in zip(
+            [*SHAPES, "late", "conflict", "stop"], itertools.cycle(DOINGS), strict=False
+        ):
 
             @examples(2.8 / len(SHAPES))
             @given(descriptions(shape, doing), st.sampled_from(["sync", "async", "exit"]))

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from raf.checkpoint.delta import Op
 from raf.checkpoint.writer import PLAINLY, Committed, How, Writer
-from raf.errors import CommitError, RafError
+from raf.errors import CommitError, RafError, StoreUnavailableError
 from raf.events import Happening
 
 Durability: TypeAlias = Literal["sync", "async", "exit"]
@@ -152,6 +152,11 @@ class Commits:
             await write
         except RafError as error:
             self._broken = error
+            raise
+        except Exception as error:
+            # A store may raise what its port does not name: those who wait must not take it for done.
+            why = f"it raised {type(error).__name__}: {error}"
+            self._broken = StoreUnavailableError("of this session", why)
             raise
 
     # -- journal -----------------------------------------------------------------------------

@@ -238,7 +238,8 @@ class WorkflowEngine(SessionAdmin):
     ) -> RunResult:
         """Continue the unfinished run of a session.
 
-        A `limited` run may take `max_steps` more, or as many again as it was allowed; a `failed` one starts its counts anew.
+        A `limited` run may take `max_steps` more, or as many again as it was allowed; a `failed`
+        one starts its counts anew.
 
         Raises:
             SessionNotFoundError: There is no such session.

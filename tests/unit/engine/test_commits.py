@@ -10,7 +10,7 @@ from raf.checkpoint.delta import Count
 from raf.checkpoint.snapshot import Snapshot
 from raf.checkpoint.writer import Committed, MemoryWriter, Prepared
 from raf.engine.commits import Commits, Durability
-from raf.errors import CommitError
+from raf.errors import CommitError, StoreUnavailableError
 from raf.events import Happening, Kind
 from tests.unit.engine.stage import settle
 
@@ -22,7 +22,7 @@ class SlowWriter(MemoryWriter):
         super().__init__(Snapshot())
         self.done: list[str] = []
         self.waiting: list[asyncio.Event] = []
-        self.error: CommitError | None = None
+        self.error: Exception | None = None
 
     async def _turn(self, what: str) -> None:
         mine = asyncio.Event()
@@ -198,3 +198,19 @@ async def test_an_abandoned_run_writes_no_more() -> None:
     with pytest.raises(CommitError, match="stopped"):
         await commits.record(["late"])
     assert writer.done == []
+
+
+async def test_no_record_of_a_failed_batch_is_taken_for_durable() -> None:
+    """Whatever the store raises, each record of the batch fails, and so does the next commit."""
+    commits, writer, _ = commits_of("sync")
+    first = asyncio.create_task(commits.record(["first"]))
+    await settle()
+    batch = [asyncio.create_task(commits.record([name])) for name in ("second", "third")]
+    await writer.let_through()
+    writer.error = OSError("gone")
+    await writer.let_through()
+    answers = await asyncio.gather(first, *batch, return_exceptions=True)
+    assert answers[0] is None
+    assert all(isinstance(answer, OSError | StoreUnavailableError) for answer in answers[1:])
+    with pytest.raises(StoreUnavailableError, match="OSError: gone"):
+        await commits.step(COUNTED, HAPPENED)

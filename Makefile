@@ -4,12 +4,14 @@
 #   CONSTRAINTS=file         exact versions to install, as CI does
 #   JOBS=n                   test processes side by side
 #   TESTS="paths or options" what `make test` runs
+#   SECONDS=n                how long `make fuzz` looks, in all (60)
 #   DOC=file                 the document that `make demo` works on
 
 SHELL := /bin/sh
 VENV ?= .venv
 JOBS ?= 2
 TESTS ?= tests
+SECONDS ?= 60
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
@@ -19,7 +21,7 @@ READY_TO_WORK := $(VENV)/.raf-work
 CONSTRAIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all crash bench docs demo clean
+.PHONY: help setup check test test-all crash mutants bench docs demo clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +43,12 @@ test-all: $(READY_TO_WORK)  ## every test; crash campaigns at their short length
 
 crash: $(READY_TO_WORK)  ## the long crash campaigns
 	$(PYTEST) tests/crash --campaign=long
+
+mutants: $(READY_TO_WORK)  ## take the guard of each promise away: its tests must notice
+	$(PY) -m tests.mutants
+
+fuzz: $(READY_TO_WORK)  ## fuzz the decoders for SECONDS=60, where atheris is installed
+	$(PY) -m tests.property.fuzz_decoders --seconds $(SECONDS)
 
 bench: $(READY_TO_WORK)  ## the benchmarks, each printing machine, versions and seed
 	$(PY) -m benchmarks

@@ -6,7 +6,9 @@ from raf.checkpoint.model import Checkpoint as Checkpoint
 from raf.checkpoint.model import CheckpointInfo as CheckpointInfo
 from raf.context import Context as Context
 from raf.engine.engine import WorkflowEngine as WorkflowEngine
+from raf.engine.migrate import MigrationPlan as MigrationPlan
 from raf.engine.outcome import RunResult as RunResult
+from raf.engine.outcome import Submitted as Submitted
 from raf.errors import RafError as RafError
 from raf.events import Event as Event
 from raf.graph.builder import WorkflowBuilder as WorkflowBuilder
@@ -15,9 +17,12 @@ from raf.graph.options import LoopOptions as LoopOptions
 from raf.state.scope import ScopeKey as ScopeKey
 from raf.store.file import FileStore as FileCheckpointStore
 from raf.store.memory import MemoryStore as InMemoryCheckpointStore
+from raf.store.sealed import KeyRing as KeyRing
+from raf.store.sealed import SealedStore as SealedStore
 from raf.topology.workflow import RetryPolicy as RetryPolicy
 from raf.topology.workflow import Workflow as Workflow
 from raf.values.registry import register_type as register_type
+from raf.worker.worker import Worker as Worker
 
 __all__ = [
     "AgentSession",
@@ -29,11 +34,16 @@ __all__ = [
     "Event",
     "FileCheckpointStore",
     "InMemoryCheckpointStore",
+    "KeyRing",
     "LoopOptions",
+    "MigrationPlan",
     "RafError",
     "RetryPolicy",
     "RunResult",
     "ScopeKey",
+    "SealedStore",
+    "Submitted",
+    "Worker",
     "Workflow",
     "WorkflowBuilder",
     "WorkflowEngine",

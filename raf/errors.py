@@ -23,9 +23,13 @@
     + SessionNotFoundError, CheckpointNotFoundError, NothingToResumeError
     + SessionExistsError, RunInputMismatchError, RunUnfinishedError
     + WorkflowMismatchError, TopologyChangedError
+    + MigrationRefusedError something held has no place in the new graph
     + SessionBusyError      another owner runs the session
   x CheckpointError       restore, repair or upgrade
     + CorruptRecordError, FormatVersionError, UndecodableError
+    + SealedRecordError     an encrypted record does not open where it stands
+    + MissingKeyError       a record is encrypted, and its key is not at hand
+    + ExportFileError       an export file is damaged, cut off, or no export
     + CommitError           a commit failed; the run stopped, the session is resumable
   x StoreError            wait, or make room
     + StoreUnavailableError, StoreBusyError, StoreFullError, StoreClosedError
@@ -430,19 +434,40 @@ class WorkflowMismatchError(ResumeError):
 
 
 class TopologyChangedError(ResumeError):
-    """The graph is not the one that the session was saved under; nothing was written."""
+    """The graph is not the one that the session was saved under; nothing was written.
+
+    `compatible` tells that nothing which the session holds can meet the change.
+    """
 
     session_id: str
     saved: str
     current: str
     differences: tuple[str, ...]
+    compatible: bool = False
 
     def __str__(self) -> str:
         """Names each difference and the remedies."""
         lines = "\n".join(f"  - {difference}" for difference in self.differences)
+        allowed = 'allow it (on_change="compatible"): nothing held can meet the change; or '
         return (
             f"session {self.session_id!r} was saved under graph {self.saved}, this code builds "
-            f"{self.current}:\n{lines}\nrun the old code, or fork the session onto the new graph"
+            f"{self.current}:\n{lines}\n{allowed if self.compatible else ''}run the old code, migrate "
+            "the session, or fork it onto the new graph"
+        )
+
+
+class MigrationRefusedError(TopologyChangedError):
+    """Something that the session holds has no place in the new graph; nothing was written.
+
+    `differences` name each such thing, and how to give it up.
+    """
+
+    def __str__(self) -> str:
+        """Names what has no place and the remedies."""
+        lines = "\n".join(f"  - {difference}" for difference in self.differences)
+        return (
+            f"session {self.session_id!r} cannot move from graph {self.saved} to {self.current}:\n"
+            f"{lines}\nlead old names to new ones (mapping=), give things up (drop=), or run the old code"
         )
 
 
@@ -473,16 +498,50 @@ class CorruptRecordError(CheckpointError):
     why: str
     says: ClassVar[str] = (
         "session {session_id!r}: record {record} cannot be trusted: {why}; `raf verify` lists what "
-        "is damaged, and an older intact checkpoint can be forked"
+        "is damaged, and `raf repair` shows what can be saved"
+    )
+
+
+class SealedRecordError(CorruptRecordError):
+    """A record of an encrypted store is not sealed, was changed or moved; it was not used."""
+
+    says: ClassVar[str] = (
+        "session {session_id!r}: record {record} is refused: {why}; `raf verify` lists all of them, "
+        "and a session from before encryption is copied into the encrypted store"
+    )
+
+
+class MissingKeyError(CheckpointError):
+    """A record is encrypted and its key is not at hand; nothing was read."""
+
+    session_id: str
+    record: str
+    key: str
+    says: ClassVar[str] = (
+        "session {session_id!r}: record {record} is encrypted with key {key!r}, which is not at hand: "
+        "open the store with a KeyRing that holds it, or set RAF_KEYS or RAF_KEY_FILE"
     )
 
 
 class FormatVersionError(CheckpointError):
-    """A record was written by a newer format than this code reads."""
+    """A record or an export file was written by a newer format than this code reads."""
 
     found: int
     known: int
-    says: ClassVar[str] = "record format {found} is newer than {known}: upgrade raf to read it"
+    what: str = "record"
+    says: ClassVar[str] = "{what} format {found} is newer than {known}: upgrade raf to read it"
+
+
+class ExportFileError(CheckpointError):
+    """An export file is damaged, cut off, or no export; nothing of it was imported."""
+
+    file: str
+    where: str
+    why: str
+    says: ClassVar[str] = (
+        "export file {file}: {where} cannot be trusted: {why}; nothing was imported, so export the "
+        "sessions again"
+    )
 
 
 class UndecodableError(CheckpointError):

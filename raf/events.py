@@ -38,6 +38,10 @@ class Kind(IntEnum):
     UNPINNED = 19
     CUSTOM = 20
     LOOP_LIMIT = 21
+    RUN_SUBMITTED = 22
+    MIGRATED = 23
+    REPAIRED = 24
+    LOST = 25
     # live only
     NODE_STARTED = 100
     PROGRESS = 101

@@ -1,10 +1,17 @@
-"""What all tests share: the length of a campaign, Hypothesis profiles, and the rule that CI skips nothing."""
+"""What all tests share: a place for a store, the length of a campaign, profiles, and no skips in CI."""
 
 import os
 from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.servers.places import place
+
+__all__ = ["place"]
+
+# The suite lives in the package, so its asserts must be asked to explain themselves.
+pytest.register_assert_rewrite("raf.testing.store_suite")
 
 # CI looks at the same examples each time, so that a red run is about its change; people and
 # campaigns draw new ones.

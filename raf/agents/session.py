@@ -5,7 +5,7 @@ from typing import Any, Self
 from raf.engine.engine import WorkflowEngine
 from raf.engine.outcome import RunResult
 from raf.errors import ConfigurationError, SessionNotFoundError
-from raf.store.port import check_session_id
+from raf.store.model import check_session_id
 
 TURN = "turn-"
 

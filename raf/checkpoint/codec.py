@@ -23,8 +23,27 @@ import zstandard
 
 from raf.checkpoint import delta as d
 from raf.checkpoint.opcodes import ops_from_wire, ops_to_wire
-from raf.errors import CorruptRecordError, FormatVersionError
+from raf.checkpoint.shapes import (
+    EVENT,
+    MAX_ITEMS,
+    count,
+    data,
+    fit,
+    items,
+    plain,
+    plain_map,
+    seconds,
+    text,
+    whole,
+)
+from raf.errors import (
+    CorruptRecordError,
+    FormatVersionError,
+    MissingKeyError,
+    NotSerializableError,
+)
 from raf.events import Happening, Kind
+from raf.store.sealed.envelope import is_envelope, key_id_of
 
 MAGIC: Final = b"RAF"
 FORMAT: Final = 1
@@ -34,6 +53,9 @@ FLAG_FULL: Final = 2
 # magic, format, part kind, flags, stored length, body length, checksum of all but itself
 HEADER: Final = struct.Struct(">3sBBBIIQ")
 MAX_BODY: Final = 1 << 30
+# A part may be so long without a look at how small it is stored; beyond, so many times its stored size.
+FREE_LENGTH: Final = 1 << 22
+MAX_RATIO: Final = 512
 COMPRESS_FROM: Final = 256
 ZSTD_LEVEL: Final = 1
 
@@ -115,30 +137,54 @@ def _pack(value: Any) -> bytes:
     return packed
 
 
+def _limits(body: bytes) -> dict[str, Any]:
+    """How msgpack reads a body: no length beyond the body's own, no extension values."""
+    held = min(len(body), MAX_ITEMS)
+    return {
+        "raw": False,
+        "strict_map_key": False,
+        "unicode_errors": "surrogatepass",
+        "ext_hook": _no_extension,
+        "max_str_len": len(body),
+        "max_bin_len": len(body),
+        "max_array_len": held,
+        "max_map_len": held,
+        "max_ext_len": 0,
+    }
+
+
+def _no_extension(code: int, _data: bytes) -> Any:
+    raise ValueError(f"an extension value ({code}) stands in it")
+
+
 def _unpack(body: bytes) -> Any:
-    return msgpack.unpackb(
-        body,
-        raw=False,
-        strict_map_key=False,
-        unicode_errors="surrogatepass",
-        max_str_len=len(body),
-        max_bin_len=len(body),
-        max_array_len=len(body),
-        max_map_len=len(body),
-        max_ext_len=0,
-    )
+    return msgpack.unpackb(body, **_limits(body))
 
 
 def seal(kind: int, body: bytes, flags: int = 0) -> bytes:
-    """Frame a body."""
+    """Frame a body.
+
+    Raises:
+        NotSerializableError: It is longer than a part may be.
+    """
+    if len(body) > MAX_BODY:
+        why = (
+            f"its {len(body)} bytes are more than the {MAX_BODY} of a part: keep less in the state"
+        )
+        raise NotSerializableError("a part of a commit", "bytes", why)
     stored = body
     if len(body) >= COMPRESS_FROM:
         packed = _ZSTD.compress(body)
-        if len(packed) < len(body):
+        if len(packed) < len(body) <= _longest(len(packed)):
             stored, flags = packed, flags | FLAG_ZSTD
     prefix = _PREFIX.pack(MAGIC, FORMAT, kind, flags, len(stored), len(body))
     checksum = xxhash.xxh3_64_intdigest(prefix + stored)
     return HEADER.pack(MAGIC, FORMAT, kind, flags, len(stored), len(body), checksum) + stored
+
+
+def _longest(stored: int) -> int:
+    """How long a body may be that is compressed to so many bytes."""
+    return min(MAX_BODY, max(FREE_LENGTH, MAX_RATIO * stored))
 
 
 def unseal(part: bytes, kind: int, session_id: str, record: str) -> tuple[bytes, int]:
@@ -147,13 +193,19 @@ def unseal(part: bytes, kind: int, session_id: str, record: str) -> tuple[bytes,
     Raises:
         CorruptRecordError: The frame is damaged or of another kind.
         FormatVersionError: It is newer than this code.
+        MissingKeyError: It is sealed, and nobody opened it.
     """
+    if is_envelope(part):
+        raise MissingKeyError(session_id, record, key_id_of(part))
     why = _fault(part, kind)
     if why:
         raise CorruptRecordError(session_id, record, why)
     flags, length = part[5], HEADER.unpack_from(part)[5]
     data = part[HEADER.size :]
     if flags & FLAG_ZSTD:
+        if length > _longest(len(data)):
+            why = f"it would grow from {len(data)} to {length} bytes"
+            raise CorruptRecordError(session_id, record, why)
         try:
             # The decompressor would make as much room as the data's own header asks for.
             if zstandard.frame_content_size(data) != length:
@@ -230,15 +282,9 @@ def decode_checkpoint(part: bytes, session_id: str, record: str) -> CheckpointPa
 
 
 def _checkpoint(body: bytes, *, full: bool) -> CheckpointPart:
-    unpacker = msgpack.Unpacker(
-        raw=False,
-        strict_map_key=False,
-        unicode_errors="surrogatepass",
-        max_buffer_size=len(body) + 1,
-        max_ext_len=0,
-    )
+    unpacker = msgpack.Unpacker(max_buffer_size=len(body) + 1, **_limits(body))
     unpacker.feed(body)
-    envelope = _envelope(unpacker.unpack())
+    envelope = _envelope(unpacker.unpack(), full=full)
     start = unpacker.tell()
     ops = ops_from_wire(unpacker.unpack())
     end = unpacker.tell()
@@ -249,7 +295,11 @@ def _checkpoint(body: bytes, *, full: bool) -> CheckpointPart:
     return CheckpointPart(full=full, envelope=envelope, ops=ops, digest=digest, delta=delta)
 
 
-def _envelope(head: Sequence[Any]) -> Envelope:
+_ENVELOPE: Final = (whole, whole, seconds, whole, data)
+
+
+def _envelope(head: list[Any], *, full: bool) -> Envelope:
+    fit(head, (*_ENVELOPE, text, data, plain_map, _times) if full else _ENVELOPE)
     commit, step, at, epoch, parent, *rest = head
     envelope = Envelope(commit=commit, step=step, at=at, epoch=epoch, parent=parent)
     if not rest:
@@ -264,11 +314,18 @@ def _envelope(head: Sequence[Any]) -> Envelope:
     )
 
 
+def _times(flat: Any) -> None:
+    """A flat list of message numbers, each with its time."""
+    items(seconds)(flat)
+    items(whole)(flat[::2])
+
+
 def encode_events(part: EventsPart) -> bytes:
     """An events part; empty bytes when there are none."""
     if not part.events:
         return b""
     events = [_event_to_wire(event) for event in part.events]
+    count(events)
     return seal(EVENTS, _pack([part.commit, part.run_id, part.step, part.at, events]))
 
 
@@ -279,14 +336,20 @@ def _event_to_wire(event: Happening) -> list[Any]:
     return wire
 
 
-def _event_from_wire(wire: Sequence[Any]) -> Happening:
+def _event_from_wire(wire: list[Any]) -> Happening:
+    fit(wire, EVENT[: len(wire)] or EVENT)
     return Happening(Kind(wire[0]), *wire[1:])
+
+
+def _nothing(_value: Any) -> None:
+    """What is looked at elsewhere."""
 
 
 def decode_events(part: bytes, session_id: str, record: str) -> EventsPart:
     """The events of a part."""
 
     def build(body: Any, _flags: int) -> EventsPart:
+        fit(body, (whole, text, whole, seconds, items(_nothing)))
         commit, run_id, step, at, events = body
         return EventsPart(
             commit=commit,
@@ -308,8 +371,9 @@ def decode_journal(part: bytes, session_id: str, record: str) -> list[Any]:
     """The entry of a journal part."""
 
     def build(body: Any, _flags: int) -> list[Any]:
-        if not isinstance(body, list):
-            raise TypeError("not a list")
-        return body
+        fit(body, (text,), _nothing)
+        plain(body)
+        entry: list[Any] = body
+        return entry
 
     return _decoded(part, JOURNAL, session_id, record, build)

@@ -63,6 +63,7 @@ class Take(FlowOp):
             del snapshot.pending[number]
             snapshot.sent_at.pop(number, None)
             snapshot.woken.pop(number, None)
+            snapshot.kept.pop(number, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +134,17 @@ class Count(FlowOp):
 
 @dataclass(frozen=True, slots=True)
 class Grant(FlowOp):
-    """A loop may turn so many more times in this stay."""
+    """A loop may turn so many more times in this stay; none: forget the grant."""
 
     loop: LoopKey
     iterations: int
 
     def merge(self, snapshot: Snapshot, _at: float, /) -> None:
-        """Set the grant."""
-        snapshot.grants[self.loop] = self.iterations
+        """Set the grant, or forget it."""
+        if self.iterations:
+            snapshot.grants[self.loop] = self.iterations
+        else:
+            snapshot.grants.pop(self.loop, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,7 @@ class Suspend(FlowOp):
         number = self.suspension.message.number
         snapshot.pending.pop(number, None)
         snapshot.woken.pop(number, None)
+        snapshot.kept.pop(number, None)
         snapshot.suspended[number] = self.suspension
         snapshot.sent_at.setdefault(number, at)
 
@@ -191,6 +196,18 @@ class Wake(FlowOp):
         suspension = snapshot.suspended.pop(self.number)
         snapshot.woken[self.number] = suspension
         snapshot.pending[self.number] = suspension.message
+
+
+@dataclass(frozen=True, slots=True)
+class Keep(FlowOp):
+    """What the journal said of a pending invocation, carried over by a change of the graph."""
+
+    number: int
+    records: tuple[bytes, ...]
+
+    def merge(self, snapshot: Snapshot, _at: float, /) -> None:
+        """Keep it until the invocation ends."""
+        snapshot.kept[self.number] = self.records
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +237,7 @@ class Clear(FlowOp):
             snapshot.parked,
             snapshot.suspended,
             snapshot.woken,
+            snapshot.kept,
             snapshot.sent_at,
         ):
             held.clear()
@@ -301,6 +319,8 @@ def _pending_ops(snapshot: Snapshot) -> Iterator[Op]:
             yield Wake(number)
         else:
             yield Send(snapshot.pending[number])
+        if number in snapshot.kept:
+            yield Keep(number, snapshot.kept[number])
 
 
 def _barrier_ops(snapshot: Snapshot) -> Iterator[Op]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,28 +12,34 @@ from raf.checkpoint.model import (
     Change,
     Checkpoint,
     CheckpointInfo,
+    Repair,
     Verified,
     checkpoint_id,
     commit_of,
 )
+from raf.checkpoint.repair import plan_repair, repair_anew, repair_in_place
 from raf.checkpoint.restore import Restored, StoredEvent, replay, stored_events
 from raf.checkpoint.retention import ChainSize
 from raf.checkpoint.snapshot import Snapshot
-from raf.checkpoint.verify import verify_reading
+from raf.checkpoint.verify import verify_session
 from raf.checkpoint.writer import About, Numbers, SessionWriter, Stand
 from raf.errors import (
     CheckpointNotFoundError,
+    ConfigurationError,
     CorruptRecordError,
     EventsGoneError,
     RafError,
     SessionBusyError,
     SessionNotFoundError,
 )
-from raf.store.port import Claimed, Head, Owner, Select, Store, check_session_id
+from raf.store.model import Claimed, Head, Lease, Owner, Select, check_session_id
+from raf.store.owner import this_owner
+from raf.store.port import Store
 from raf.store.urls import open_store
 from raf.values.plain import decode_plain
 
 CLAIM_RETRY_S = 0.1
+REPAIR_LEASE_S = 30.0
 
 
 class CheckpointManager:
@@ -231,7 +238,70 @@ class CheckpointManager:
 
         Guarantees: reads only.  What is found is returned, not raised.
         """
-        return await verify_reading(self.store, check_session_id(session_id))
+        return await verify_session(self.store, check_session_id(session_id))
+
+    async def repair(
+        self,
+        session_id: str,
+        *,
+        apply: bool = False,
+        reason: str = "",
+        backup: str | Path | None = None,
+        wait_s: float = 0.0,
+    ) -> Repair:
+        """Show what can be saved of a damaged session; with `apply`, fall back to it.
+
+        The session falls back to its last intact commit, as a full checkpoint on top of what it has,
+        with an event that tells the reason and what was lost.  Where the store has lost records,
+        events or requests, the session is written anew (`Repair.anew`), by way of a backup file.
+
+        Args:
+            session_id: The session; nobody may run it meanwhile.
+            apply: Do it; else nothing is changed.
+            reason: Why; it is kept in the event.  Needed to apply.
+            backup: A file to make, for a session that is written anew: an export that holds the
+                repaired session.  Given, the session is written anew in any case.
+            wait_s: Seconds to wait for a live owner to let go.
+
+        Returns:
+            What is damaged and lost, and what was made of it.
+
+        Guarantees: a session without a finding is left alone.  Killed in between, the session is
+            as it was, or repaired, or (anew) in the backup file.
+
+        Raises:
+            SessionNotFoundError, SessionBusyError, ConfigurationError: Nothing was changed.
+            CorruptRecordError: No checkpoint of it is intact; nothing was changed.
+            FormatVersionError: A part of it is newer than this code: that is no damage.
+        """
+        found = await plan_repair(self.store, check_session_id(session_id))
+        if not apply or not found.findings:
+            return found
+        if not reason.strip():
+            raise ConfigurationError("a repair needs a reason: say why, in words")
+        if found.commit is not None and found.anew and backup is None:
+            raise ConfigurationError(
+                f"session {session_id!r} must be written anew: name a backup file for it"
+            )
+        owner = this_owner(self.store.clock)
+        claimed = await self.claim(session_id, owner, lease_s=REPAIR_LEASE_S, wait_s=wait_s)
+        try:
+            if backup is None:
+                made = await repair_in_place(self.store, claimed.lease, reason)
+            else:
+                made = await repair_anew(self.store, claimed.lease, reason, backup)
+        finally:
+            await asyncio.shield(self.store.release(claimed.lease))
+        left = await self.verify(session_id)
+        return replace(found, checkpoint=made, left=left.findings)
+
+    async def fall_back(self, lease: Lease, reason: str) -> str:
+        """Put the last intact point on top of a session that is held; returns its checkpoint's id.
+
+        Raises:
+            CorruptRecordError: No checkpoint of it is intact; it is untouched.
+        """
+        return await repair_in_place(self.store, lease, reason)
 
 
 def describe(

@@ -7,7 +7,7 @@ from typing import Any
 from raf.checkpoint.snapshot import Snapshot
 from raf.errors import CheckpointNotFoundError
 from raf.state.scope import ScopeKey
-from raf.store.port import RecordInfo
+from raf.store.model import RecordInfo
 
 
 def checkpoint_id(session_id: str, commit: int) -> str:
@@ -133,6 +133,64 @@ class Verified:
     def intact(self) -> bool:
         """Whether nothing was found."""
         return not self.findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """What a repair gives up.
+
+    Args:
+        commits: Numbers of the commits after the last intact point.
+        steps: Their steps, as far as they can be read.
+        outputs: Outputs in their events; the run that goes on gives them anew.
+        events: First and last numbers of events that cannot be read.
+        journal: Entries of the step in flight: finished nodes and effects that may run again.
+        requests: Numbers of requests that cannot be read.
+        runs: Ids of runs that began after the last intact point.
+        results: Ids of finished runs whose result cannot be read; called again, they run anew.
+    """
+
+    commits: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    outputs: int = 0
+    events: tuple[tuple[int, int], ...] = ()
+    journal: int = 0
+    requests: tuple[int, ...] = ()
+    runs: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What a repair of a session would do, or has done.
+
+    Args:
+        findings: What is damaged; nothing: there is nothing to repair.
+        head: The last commit, as far as it is known.
+        commit: The last intact one, to which the session falls back; None: nothing can be saved.
+        step: The step that it ends.
+        lost: What is given up.
+        forks: Intact commits, one of each chain, from which the session can be forked instead.
+        anew: Whether the session must be written anew: the store cannot mend it in its place.
+        checkpoint: The checkpoint that the repair made; empty when it was not done.
+        left: What `verify` found after it; nothing: all is well.
+    """
+
+    session_id: str
+    findings: tuple[Finding, ...]
+    head: int = -1
+    commit: int | None = None
+    step: int = -1
+    lost: Lost = Lost()
+    forks: tuple[int, ...] = ()
+    anew: bool = False
+    checkpoint: str = ""
+    left: tuple[Finding, ...] = ()
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is something to mend, and something to go on from."""
+        return bool(self.findings) and self.commit is not None
 
 
 def state_cells(snapshot: Snapshot) -> Iterator[tuple[str, str, bytes]]:

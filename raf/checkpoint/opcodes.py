@@ -6,6 +6,7 @@ Rules of this file:
 - Neighbouring `Set`s of one scope share one list; one payload that stands in several operations is
   stored once, in a table, and named by its place there.
 - A path is a flat list: loop, iteration, loop, iteration …
+- What is read is checked by the row's shape first: an operation never holds a field of another type.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from raf.checkpoint import delta as d
+from raf.checkpoint.shapes import (
+    Check,
+    count,
+    data,
+    fit,
+    items,
+    limit,
+    seconds,
+    text,
+    whole,
+)
 from raf.checkpoint.snapshot import Message, Output, Parked, Path, Run, Slot, Suspension
 from raf.state.ops import Delete, Extend, Set, Update
 
@@ -36,12 +48,17 @@ Get = Callable[[Sequence[Any], Sequence[bytes]], d.Op]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one operation is stored: its code and the list of its fields."""
+    """How one operation is stored: its code and the list of its fields.
+
+    `shape` checks the fields by place, and `rest` those that may follow any number of times.
+    """
 
     code: int
     kind: type
     put: Put
     get: Get
+    shape: tuple[Check, ...]
+    rest: Check | None = None
 
 
 def _flat(path: Path) -> list[Any]:
@@ -53,9 +70,24 @@ def _pairs(flat: Sequence[Any], width: int = 2) -> tuple[tuple[Any, ...], ...]:
 
 
 def _path(flat: Sequence[Any]) -> Path:
-    if any(not isinstance(name, str) for name in flat[::2]):
-        raise TypeError("a path names loops")
     return tuple((name, iteration) for name, iteration in _pairs(flat))
+
+
+def _flat_path(value: Any) -> None:
+    if type(value) is not list:
+        raise TypeError("a path is a list")
+    for name, iteration in _pairs(value):
+        text(name)
+        whole(iteration)
+
+
+def _place(value: Any) -> None:
+    whole(value)
+    if value < 0:
+        raise ValueError("a payload has no such place")
+
+
+_MESSAGE: Final = (whole, text, text, _flat_path, items(_place), items(text))
 
 
 def _put_message(message: Message, payloads: _Payloads) -> list[Any]:
@@ -114,80 +146,117 @@ def _get_suspend(fields: Sequence[Any], payloads: Sequence[bytes]) -> d.Op:
     return d.Suspend(Suspension(held, reason, wake_at, failures, recorded))
 
 
+def _effects(value: Any) -> None:
+    if type(value) is not list:
+        raise TypeError("effects are a list")
+    for key, digest, result in _pairs(value, 3):
+        text(key)
+        data(digest)
+        data(result)
+
+
 SET: Final = 0
 TABLE: Final[tuple[Row, ...]] = (
-    Row(1, Delete, lambda o, _: [o.scope, o.key], lambda f, _: Delete(*f)),
+    Row(1, Delete, lambda o, _: [o.scope, o.key], lambda f, _: Delete(*f), (text, text)),
     Row(
         2,
         Extend,
-        lambda o, _: [o.scope, o.key, list(o.items)],
+        lambda o, _: [o.scope, o.key, _counted(list(o.items))],
         lambda f, _: Extend(f[0], f[1], tuple(f[2])),
+        (text, text, items(data)),
     ),
     Row(
         3,
         Update,
-        lambda o, _: [o.scope, o.key, [part for pair in o.pairs for part in pair]],
+        lambda o, _: [o.scope, o.key, _counted([part for pair in o.pairs for part in pair])],
         lambda f, _: Update(f[0], f[1], tuple((k, v) for k, v in _pairs(f[2]))),
+        (text, text, items(data)),
     ),
     Row(
         10,
         d.Send,
         lambda o, p: _put_message(o.message, p),
         lambda f, p: d.Send(_get_message(f, p)),
+        _MESSAGE,
     ),
-    Row(11, d.Take, lambda o, _: list(o.numbers), lambda f, _: d.Take(tuple(f))),
-    Row(12, d.Hold, _put_hold, _get_hold),
+    Row(11, d.Take, lambda o, _: list(o.numbers), lambda f, _: d.Take(tuple(f)), (), whole),
+    Row(12, d.Hold, _put_hold, _get_hold, (text, _flat_path, text, whole, _place)),
     Row(
         13,
         d.Fire,
         lambda o, _: [o.barrier[0], _flat(o.barrier[1]), *o.late],
         lambda f, _: d.Fire((f[0], _path(f[1])), tuple(f[2:])),
+        (text, _flat_path),
+        text,
     ),
     Row(
         14,
         d.Late,
         lambda o, _: [o.barrier[0], _flat(o.barrier[1]), *o.late],
         lambda f, _: d.Late((f[0], _path(f[1])), tuple(f[2:])),
+        (text, _flat_path),
+        text,
     ),
     Row(
         15,
         d.Emit,
         lambda o, p: [o.output.step, o.output.node, p(o.output.payload)],
         lambda f, p: d.Emit(Output(f[0], f[1], p[f[2]])),
+        (whole, text, _place),
     ),
     Row(
         16,
         d.Count,
         lambda o, _: [o.step, o.next_number, o.steps_used, o.steps_limit],
         lambda f, _: d.Count(*f),
+        (whole, whole, whole, limit),
     ),
     Row(
         17,
         d.Grant,
         lambda o, _: [o.loop[0], _flat(o.loop[1]), o.iterations],
         lambda f, _: d.Grant((f[0], _path(f[1])), f[2]),
+        (text, _flat_path, limit),
     ),
-    Row(18, d.Park, _put_park, _get_park),
-    Row(19, d.Unpark, lambda o, _: [o.number], lambda f, _: d.Unpark(*f)),
-    Row(20, d.Suspend, _put_suspend, _get_suspend),
-    Row(21, d.Wake, lambda o, _: [o.number], lambda f, _: d.Wake(*f)),
+    Row(18, d.Park, _put_park, _get_park, (whole, text, _flat_path, _place)),
+    Row(19, d.Unpark, lambda o, _: [o.number], lambda f, _: d.Unpark(*f), (whole,)),
+    Row(20, d.Suspend, _put_suspend, _get_suspend, (text, seconds, whole, _effects, *_MESSAGE)),
+    Row(21, d.Wake, lambda o, _: [o.number], lambda f, _: d.Wake(*f), (whole,)),
     Row(
         22,
         d.SetRun,
         lambda o, _: [o.run.run_id, o.run.input_digest, o.run.status, o.run.reason],
         lambda f, _: d.SetRun(Run(*f)),
+        (text, data, text, text),
     ),
-    Row(23, d.Clear, lambda _o, _: [], lambda _f, _: d.Clear()),
-    Row(24, d.Graph, lambda o, _: [o.fingerprint], lambda f, _: d.Graph(*f)),
-    Row(25, d.Pin, lambda o, _: [o.commit], lambda f, _: d.Pin(*f)),
-    Row(26, d.Unpin, lambda o, _: [o.commit], lambda f, _: d.Unpin(*f)),
+    Row(23, d.Clear, lambda _o, _: [], lambda _f, _: d.Clear(), ()),
+    Row(24, d.Graph, lambda o, _: [o.fingerprint], lambda f, _: d.Graph(*f), (text,)),
+    Row(25, d.Pin, lambda o, _: [o.commit], lambda f, _: d.Pin(*f), (whole,)),
+    Row(26, d.Unpin, lambda o, _: [o.commit], lambda f, _: d.Unpin(*f), (whole,)),
+    Row(
+        27,
+        d.Keep,
+        lambda o, _: [o.number, *o.records],
+        lambda f, _: d.Keep(f[0], tuple(f[1:])),
+        (whole,),
+        data,
+    ),
 )
 _BY_KIND: Final = {row.kind: row for row in TABLE}
 _BY_CODE: Final = {row.code: row for row in TABLE}
 
 
+def _counted(held: list[Any]) -> list[Any]:
+    count(held)
+    return held
+
+
 def ops_to_wire(ops: Iterable[d.Op]) -> list[Any]:
-    """`[payload table, operation, operation, …]` as plain data."""
+    """`[payload table, operation, operation, …]` as plain data.
+
+    Raises:
+        NotSerializableError: There are more than one list can hold.
+    """
     payloads = _Payloads()
     wire: list[Any] = []
     for op in ops:
@@ -199,18 +268,27 @@ def ops_to_wire(ops: Iterable[d.Op]) -> list[Any]:
         else:
             row = _BY_KIND[type(op)]
             wire.append([row.code, *row.put(op, payloads)])
-    return [payloads.all(), *wire]
+    for held in wire:
+        count(held)
+    return _counted([_counted(payloads.all()), *wire])
 
 
-def ops_from_wire(wire: Sequence[Any]) -> tuple[d.Op, ...]:
+def ops_from_wire(wire: Any) -> tuple[d.Op, ...]:
     """The operations of plain data; `ValueError`, `TypeError`, `LookupError` when it is none."""
-    payloads, *items = wire
-    if any(type(payload) is not bytes for payload in payloads):
-        raise TypeError("a payload is no bytes")
+    payloads, *listed = wire
+    items(data)(payloads)
     ops: list[d.Op] = []
-    for item in items:
-        if item[0] == SET:
-            ops += [Set(item[1], key, value) for key, value in _pairs(item[2:])]
+    for code, *fields in listed:
+        whole(code)
+        if code == SET:
+            scope, *pairs = fields
+            text(scope)
+            for key, value in _pairs(pairs):
+                text(key)
+                data(value)
+                ops.append(Set(scope, key, value))
         else:
-            ops.append(_BY_CODE[item[0]].get(item[1:], payloads))
+            row = _BY_CODE[code]
+            fit(fields, row.shape, row.rest)
+            ops.append(row.get(fields, payloads))
     return tuple(ops)

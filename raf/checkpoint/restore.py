@@ -8,7 +8,7 @@ Rules of this file:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from raf.checkpoint import codec
 from raf.checkpoint.codec import CheckpointPart
@@ -17,8 +17,10 @@ from raf.checkpoint.retention import ChainSize
 from raf.checkpoint.snapshot import Snapshot
 from raf.errors import CorruptRecordError
 from raf.events import Happening, steps_of
-from raf.store.port import Head, Reading, Record, Request
-from raf.store.port import Kind as RecordKind
+from raf.store.model import Head, Reading, Record, Request
+from raf.store.model import Kind as RecordKind
+
+KEPT: Final = 0  # the position of journal entries that stand in the checkpoint itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,10 @@ def replay(reading: Reading) -> Restored:
         at=parts[-1].envelope.at,
         commit=parts[-1].envelope.commit,
         full=parts[-1].full,
-        journal=tuple(_journal_entry(head, record) for record in reading.journal),
+        journal=(
+            *_kept_entries(head, snapshot),
+            *(_journal_entry(head, record) for record in reading.journal),
+        ),
         requests=reading.requests,
         parts=tuple(parts),
     )
@@ -127,6 +132,18 @@ def _fault_of_delta(part: CheckpointPart, before: Sequence[CheckpointPart], pare
     if envelope.parent != parent or envelope.commit != last.commit + 1:
         return "its parent is missing or is another record"
     return "its epoch is below its parent's" if envelope.epoch < last.epoch else ""
+
+
+def _kept_entries(head: Head, snapshot: Snapshot) -> list[JournalEntry]:
+    """What a change of the graph carried over of the journal: it is older than all of it."""
+    return [
+        JournalEntry(
+            position=KEPT, entry=tuple(codec.decode_journal(record, head.session_id, name))
+        )
+        for number, records in sorted(snapshot.kept.items())
+        for name in [f"journal kept for message {number}"]
+        for record in records
+    ]
 
 
 def _journal_entry(head: Head, record: Record) -> JournalEntry:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from raf.checkpoint.config import AUTO_LEAST, AUTO_MOST, KEPT_CHAINS, CheckpointConfig
-from raf.store.port import RecordInfo
+from raf.store.model import RecordInfo
 
 
 @dataclass(slots=True)

@@ -94,6 +94,7 @@ class Snapshot:
     """A session between two supersteps; the engine's working copy.
 
     `woken` keeps what pending invocations that were suspended know of their earlier attempts.
+    `kept` holds journal records of pending invocations that a change of the graph carried over.
     `late` names, sorted, the sources that fired quorums went without: each as often as it was missed.
     `sent_at` is envelope: when each pending or suspended message was committed, UTC seconds.
     """
@@ -112,6 +113,7 @@ class Snapshot:
     parked: dict[int, Parked] = field(default_factory=dict)
     suspended: dict[int, Suspension] = field(default_factory=dict)
     woken: dict[int, Suspension] = field(default_factory=dict)
+    kept: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
     outputs: list[Output] = field(default_factory=list)
     pins: set[int] = field(default_factory=set)
     sent_at: dict[int, float] = field(default_factory=dict)

@@ -1,135 +1,245 @@
-"""Checks a session as it is stored: records, links, merged state, event numbers.
+"""Checks a session as it is stored: head, log, links, merged state, events, journal, inbox.
 
-A finding says which record and why.  Nothing is changed, and one finding does not hide the next:
-each chain is judged on its own.
+Rules of this file:
+- A finding says which record and why.  Nothing is changed, and one finding does not hide the next:
+  each record is looked at alone, and each chain is judged on its own.
+- `examine` is pure: it judges what could be read of a session at one moment.  What only a store can
+  get wrong (an index, a damaged frame on the way of a resume) is looked at by reading once more.
 """
 
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
-from raf.checkpoint.codec import decode_journal
+from raf.checkpoint import codec
+from raf.checkpoint.codec import ops_digest
 from raf.checkpoint.compare import full_agrees
+from raf.checkpoint.delta import as_ops
 from raf.checkpoint.model import Finding, Verified
 from raf.checkpoint.restore import Restored, replay, stored_events
 from raf.checkpoint.retention import chains
+from raf.checkpoint.snapshot import Snapshot
 from raf.errors import (
     CheckpointError,
     CorruptRecordError,
     SessionNotFoundError,
     UndecodableError,
 )
-from raf.store.port import Head, Kind, RecordInfo, Select, Store
+from raf.events import Happening, Kind
+from raf.store.audit import audit, name_of
+from raf.store.model import Head, Reading, Record, Salvage, Select
+from raf.store.model import Kind as RecordKind
+from raf.store.port import Store
 from raf.values.plain import decode_plain
 
-PAGE = 64
+FINISHED = ("completed", "cancelled")
+
+Findings = Iterator[Finding]
 
 
-async def verify_reading(store: Store, session_id: str) -> Verified:
+async def verify_session(store: Store, session_id: str) -> Verified:
     """Check one session.
 
     Raises:
         SessionNotFoundError: There is no such session.
         StoreError: The store cannot be read at all.
     """
-    findings: list[Finding] = []
     try:
-        reading = await store.read(session_id, Select(infos=True, kept=True, journal=True))
+        salvage = await store.salvage(session_id)
     except CheckpointError as error:
-        return _only(session_id, error)
-    if reading is None:
+        finding = Finding(record="session", why=_why(error))
+        return Verified(
+            session_id=session_id, checkpoints=0, fulls=0, events=0, findings=(finding,)
+        )
+    if salvage is None:
         raise SessionNotFoundError(session_id)
-    kept = chains(reading.kept)
-    before: Restored | None = None
-    for chain in kept:
-        before = await _verify_chain(store, session_id, chain, before, findings)
-    _verify_numbers(reading.infos, findings)
-    for record in reading.journal:
-        if record.info.kind is Kind.JOURNAL:
-            try:
-                decode_journal(record.body, session_id, f"journal {record.info.position}")
-            except CheckpointError as error:
-                findings.append(Finding(record=f"journal {record.info.position}", why=str(error)))
-    events = await _verify_events(store, reading.head, findings)
-    if not kept or kept[-1][-1].commit != reading.head.commit:
-        findings.append(Finding(record=f"commit {reading.head.commit}", why="it is missing"))
+    session = salvage.session
+    kept = [record.info for record in kept_records(session.log)]
+    events = session.head.events - session.head.first_event + 1
     return Verified(
         session_id=session_id,
-        checkpoints=sum(len(chain) for chain in kept),
-        fulls=sum(info.full for chain in kept for info in chain),
-        events=events,
-        findings=tuple(findings),
+        checkpoints=len(kept),
+        fulls=sum(info.full for info in kept),
+        events=max(0, events),
+        findings=_once([*examine(salvage), *await _as_read(store, session)]),
     )
 
 
-def _only(session_id: str, error: CheckpointError) -> Verified:
-    finding = Finding(record="session", why=str(error))
-    return Verified(session_id=session_id, checkpoints=0, fulls=0, events=0, findings=(finding,))
+def kept_records(log: Sequence[Record]) -> list[Record]:
+    """The commits of a log that still have a checkpoint, or say so."""
+    commits = (record for record in log if record.info.kind is RecordKind.COMMIT)
+    return [record for record in commits if record.body or record.info.body_size]
 
 
-async def _verify_chain(
-    store: Store,
-    session_id: str,
-    chain: list[RecordInfo],
-    before: Restored | None,
-    findings: list[Finding],
-) -> Restored | None:
-    """Replay a chain; compare its full with the chain before, where that one reaches up to it."""
-    last = chain[-1].commit
-    try:
-        reading = await store.read(session_id, Select(chain=True, at=last))
-        if reading is None or not reading.chain:
-            findings.append(Finding(record=f"commit {last}", why="its chain is incomplete"))
-            return None
+def _once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The first finding of each record."""
+    first: dict[str, Finding] = {}
+    for finding in findings:
+        first.setdefault(finding.record, finding)
+    return tuple(first.values())
+
+
+def _why(error: CheckpointError) -> str:
+    """The reason alone, where the record is named beside it."""
+    return error.why if isinstance(error, CorruptRecordError) else str(error)
+
+
+# -- what could be read --------------------------------------------------------------------------
+
+
+def examine(salvage: Salvage) -> list[Finding]:
+    """Every fault of a session, as far as it could be read."""
+    session = salvage.session
+    damaged = (Finding(record=error.record, why=error.why) for error in salvage.damaged)
+    return [
+        *damaged,
+        *_checkpoints(session),
+        *(finding for record in session.log for finding in _parts(session.head, record)),
+        *(Finding(record=fault.record, why=fault.why) for fault in audit(session)),
+    ]
+
+
+def _checkpoints(session: Reading) -> Findings:
+    """Replay every chain; compare its full with the chain before, where that reaches up to it."""
+    head, records = session.head, {r.info.commit: r for r in kept_records(session.log)}
+    before: Restored | None = None
+    for links in chains(record.info for record in records.values()):
+        reading = Reading(head=head, chain=tuple(records[info.commit] for info in links))
+        broken = list(_links(reading))
+        yield from broken
+        if broken:
+            before = None
+            continue
         restored = replay(reading)
-        for op in restored.snapshot.state.as_ops():
-            decode_plain(op.value)
-    except (CheckpointError, UndecodableError) as error:
-        record = error.record if isinstance(error, CorruptRecordError) else f"commit {last}"
-        findings.append(Finding(record=record, why=str(error)))
-        return None
+        yield from _full(restored, before)
+        yield from _values(f"commit {restored.commit}", restored.snapshot)
+        before = restored
+    if head.commit >= 0 and head.commit not in records:
+        yield Finding(record=f"commit {head.commit}", why="its checkpoint is missing")
+    elif before is not None and before.commit == head.commit:
+        yield from _summary(head, before.snapshot)
+
+
+def _links(reading: Reading) -> Findings:
+    """Every record of a chain that is damaged itself, or else the first that does not follow."""
+    session_id, own = reading.head.session_id, False
+    for record in reading.chain:
+        name = name_of(record.info)
+        try:
+            part = codec.decode_checkpoint(record.body, session_id, name)
+        except CheckpointError as error:
+            own = True
+            yield Finding(record=name, why=_why(error))
+        else:
+            if part.envelope.epoch != record.info.epoch:
+                own = True
+                why = f"it is of epoch {part.envelope.epoch}, not of {record.info.epoch}"
+                yield Finding(record=name, why=why)
+    if not own:
+        try:
+            replay(reading)
+        except CheckpointError as error:
+            last = name_of(reading.chain[-1].info)
+            name = error.record if isinstance(error, CorruptRecordError) else last
+            yield Finding(record=name, why=_why(error))
+
+
+def _full(restored: Restored, before: Restored | None) -> Findings:
+    """The full of a chain says what the chain before it makes."""
     full = restored.parts[0]
-    follows = before is not None and before.commit == full.envelope.commit - 1
-    if before is not None and follows:
-        name = f"commit {full.envelope.commit}"
+    name = f"commit {full.envelope.commit}"
+    if before is not None and before.commit == full.envelope.commit - 1:
         if full.envelope.parent != before.parent:
-            findings.append(Finding(record=name, why="it names another parent"))
+            yield Finding(record=name, why="it names another parent")
         elif not full_agrees(before.snapshot, full):
             why = "the snapshot is not what the chain before it makes"
-            findings.append(Finding(record=name, why=why))
-    return restored
+            yield Finding(record=name, why=why)
+    if restored.full and ops_digest(as_ops(restored.snapshot)) != full.digest:
+        yield Finding(record=name, why="its operations do not make what their digest says")
 
 
-def _verify_numbers(infos: tuple[RecordInfo, ...], findings: list[Finding]) -> None:
-    for one, two in pairwise(infos):
-        if two.commit != one.commit + 1:
-            why = f"it follows commit {one.commit}"
-            findings.append(Finding(record=f"commit {two.commit}", why=why))
-        if two.epoch < one.epoch:
-            why = "its epoch is below its predecessor's"
-            findings.append(Finding(record=f"commit {two.commit}", why=why))
+def _values(name: str, snapshot: Snapshot) -> Findings:
+    """Every value of a snapshot can be read."""
+    held = [*snapshot.pending.values(), *(s.message for s in snapshot.suspended.values())]
+    slots = (slot for of_path in snapshot.barriers.values() for slot in of_path.values())
+    payloads = chain(
+        (op.value for op in snapshot.state.as_ops()),
+        (payload for message in held for payload in message.payloads),
+        (slot.payload for slot in slots),
+        (parked.payload for parked in snapshot.parked.values()),
+        (output.payload for output in snapshot.outputs),
+    )
+    try:
+        for payload in payloads:
+            decode_plain(payload)
+    except UndecodableError as error:
+        yield Finding(record=name, why=str(error))
 
 
-async def _verify_events(store: Store, head: Head, findings: list[Finding]) -> int:
-    """Read all events that are left; their numbers must have no gap."""
-    number = head.first_event - 1
-    count = 0
-    while True:
-        select = Select(events_after=number, events_limit=PAGE)
+def _summary(head: Head, snapshot: Snapshot) -> Findings:
+    """What lists show of the session is what its last commit keeps."""
+    told = head.summary
+    says = (told.fingerprint, told.run_id, told.status)
+    if says != (snapshot.fingerprint, snapshot.run.run_id, snapshot.run.status):
+        yield Finding(record="the head", why="it tells of another run than the last commit")
+
+
+def _parts(head: Head, record: Record) -> Findings:
+    """The journal entry or the events of a record."""
+    info = record.info
+    try:
+        if info.kind is RecordKind.JOURNAL:
+            codec.decode_journal(record.body, head.session_id, name_of(info))
+        elif record.events:
+            events = stored_events(head, record)
+            for event in events:
+                if event.what.payload:
+                    decode_plain(event.what.payload)
+            if info.run_id != finished_run(event.what for event in events):
+                why = f"commit {info.commit} tells the end of another run, or of none"
+                yield Finding(record=f"run {info.run_id!r}", why=why)
+    except (CheckpointError, UndecodableError) as error:
+        name = (
+            name_of(info) if info.kind is RecordKind.JOURNAL else f"events of commit {info.commit}"
+        )
+        yield Finding(record=name, why=_why(error))
+
+
+def finished_run(events: Iterable[Happening]) -> str:
+    """The run that a commit with these events finished, or the empty text."""
+    last = next(reversed([*events]), None)
+    if last is None or last.kind is not Kind.OUTCOME or last.data.get("status") not in FINISHED:
+        return ""
+    return str(last.data.get("run_id"))
+
+
+# -- what a resume reads ---------------------------------------------------------------------------
+
+
+async def _as_read(store: Store, session: Reading) -> list[Finding]:
+    """What goes wrong when the session is read as a resume, and its runs as a repeat, read them."""
+    session_id, findings = session.head.session_id, list[Finding]()
+    try:
+        reading = await store.read(
+            session_id, Select(chain=True, journal=True, requests=True, kept=True)
+        )
+        if reading is not None and reading.head.commit >= 0:
+            replay(reading)
+            findings += [
+                Finding(record=name_of(info), why="it is empty")
+                for info in reading.kept
+                if not info.body_size
+            ]
+    except CheckpointError as error:
+        record = error.record if isinstance(error, CorruptRecordError) else "the last chain"
+        findings.append(Finding(record=record, why=_why(error)))
+    runs = {record.info.run_id: record.info for record in session.log if record.info.run_id}
+    for run_id, info in runs.items():
         try:
-            reading = await store.read(head.session_id, select)
+            found = await store.read(session_id, Select(run=run_id))
         except CheckpointError as error:
-            findings.append(Finding(record=f"events after {number}", why=str(error)))
-            return count
-        if reading is None or not reading.events:
-            break
-        for record in reading.events:
-            name = f"events of commit {record.info.commit}"
-            if record.info.first_event != number + 1:
-                findings.append(Finding(record=name, why=f"they do not follow event {number}"))
-            try:
-                count += len(stored_events(head, record))
-            except CheckpointError as error:
-                findings.append(Finding(record=name, why=str(error)))
-            number = record.info.first_event + record.info.event_count - 1
-    if number < head.events:
-        findings.append(Finding(record=f"event {number + 1}", why="it is missing"))
-    return count
+            findings.append(Finding(record=f"run {run_id!r}", why=_why(error)))
+            continue
+        if found is not None and (found.run is None or found.run.info.commit < info.commit):
+            why = f"it is not found, and commit {info.commit} finished it"
+            findings.append(Finding(record=f"run {run_id!r}", why=why))
+    return findings

@@ -15,9 +15,10 @@ from raf.checkpoint.config import CheckpointConfig
 from raf.checkpoint.delta import Op, as_ops, merge
 from raf.checkpoint.retention import ChainSize, full_is_due, to_prune
 from raf.checkpoint.snapshot import Snapshot
-from raf.errors import CommitError, LeaseLostError, StoreError
+from raf.errors import CommitError, CorruptRecordError, LeaseLostError, StoreError
 from raf.events import Happening
-from raf.store.port import Commit, Lease, Select, Store, Summary
+from raf.store.model import Commit, Lease, Select, Summary
+from raf.store.port import Store
 
 log = logging.getLogger("raf.checkpoint")
 
@@ -149,11 +150,16 @@ class Stand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What each commit repeats: the workflow, its manifest, where the session came from."""
+    """What each commit repeats: the workflow, its manifest, where the session came from.
+
+    `queue` is where the run was submitted, and `not_before` the time for which (UTC seconds).
+    """
 
     workflow: str
     manifest: Mapping[str, Any]
     forked_from: str = ""
+    queue: str = "default"
+    not_before: float | None = None
 
 
 class SessionWriter:
@@ -230,7 +236,7 @@ class SessionWriter:
             consumed=numbers.consumed if how.consumed is None else how.consumed,
             ends_journal=how.ends_journal,
             created_at=at,
-            summary=self._summary(),
+            summary=self.summary(),
             run_id=committed.run_id if how.finished else "",
         )
         self._chain.add(len(body), full=full)
@@ -261,9 +267,12 @@ class SessionWriter:
         except StoreError as error:
             raise CommitError(self.session_id, record.step, str(error)) from error
 
-    def _summary(self) -> Summary:
+    def summary(self) -> Summary:
+        """The session as a list of sessions shows it."""
         run, wake_at = self.snapshot.run, None
-        if run.status == "sleeping":
+        if run.status == "submitted":
+            wake_at = self.about.not_before
+        elif run.status == "sleeping":
             wake_at = min((s.wake_at for s in self.snapshot.suspended.values()), default=None)
         return Summary(
             workflow=self.about.workflow,
@@ -272,6 +281,7 @@ class SessionWriter:
             status=run.status,
             step=self.snapshot.step,
             wake_at=wake_at,
+            queue=self.about.queue,
             reason=run.reason[:500],
             forked_from=self.about.forked_from,
         )
@@ -291,7 +301,7 @@ class SessionWriter:
             await self.prune()
         except LeaseLostError:
             raise
-        except StoreError as error:
+        except (StoreError, CorruptRecordError) as error:
             log.warning("session %r: pruning is put off: %s", self.session_id, error)
 
     async def prune(self, *, events_before: int | None = None) -> int:

@@ -25,10 +25,13 @@ from raf.cli import (
     debug,
     drawing,
     looking,
+    migrating,
+    moving,
     options,
     recovering,
     running,
     screen,
+    working,
 )
 from raf.cli.exits import ExitCode, code_of_error
 from raf.errors import RafError
@@ -110,15 +113,21 @@ app.command("run")(running.run)
 app.command("resume")(running.resume)
 app.command("cancel")(changing.cancel)
 app.command("recover")(recovering.recover)
+app.command("submit")(working.submit)
+app.command("worker")(working.worker)
 app.command("sessions")(looking.sessions)
 app.command("show")(looking.show)
 app.command("history")(looking.history)
 app.command("diff")(looking.diff)
 app.command("edit")(changing.edit)
 app.command("fork")(changing.fork)
+app.command("migrate")(migrating.migrate)
 app.command("pin")(changing.pin)
 app.command("unpin")(changing.unpin)
 app.command("verify")(checking.verify)
+app.command("repair")(checking.repair)
+app.command("export")(moving.export)
+app.command("import")(moving.import_)
 app.command("prune")(changing.prune)
 app.command("delete")(changing.delete)
 app.command("graph")(drawing.graph)

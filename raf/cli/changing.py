@@ -14,12 +14,13 @@ from raf.checkpoint.manager import CheckpointManager
 from raf.cli import options, screen
 from raf.cli.editing import editor_for, read_changes
 from raf.cli.exits import ExitCode
+from raf.cli.inputs import read_mapping
 from raf.cli.loading import load_workflow
 from raf.cli.places import caretaker, commit_in, existing, opened
 from raf.engine.engine import LEASE_S
 from raf.errors import ConfigurationError, SessionNotFoundError
+from raf.store.model import check_session_id
 from raf.store.owner import this_owner
-from raf.store.port import check_session_id
 
 
 def cancel(
@@ -120,6 +121,8 @@ def fork(
             "--allow-in-doubt", help="Fork although the result of an effect is not known."
         ),
     ] = False,
+    renamed: options.Renamed = None,
+    drop: options.Drop = None,
     workflow: options.MaybeReference = None,
     store: options.Store = options.DEFAULT_STORE,
     json: options.Json = False,
@@ -128,6 +131,7 @@ def fork(
 
     The origin is only read; the new session stands alone.
     """
+    mapping = read_mapping(renamed or [])
     code = None if workflow is None else load_workflow(workflow)
 
     async def main() -> str:
@@ -137,7 +141,12 @@ def fork(
         ):
             where = None if at is None else await commit_in(manager, session, at)
             return await engine.fork(
-                session, check_session_id(new), where, allow_in_doubt=allow_in_doubt
+                session,
+                check_session_id(new),
+                where,
+                allow_in_doubt=allow_in_doubt,
+                mapping=mapping,
+                drop=drop or [],
             )
 
     entry = asyncio.run(main())

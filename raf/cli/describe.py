@@ -12,11 +12,10 @@ from raf.clock import utc_text
 from raf.engine.journal import read_journal
 from raf.engine.outcome import HOW_TO_GO_ON, RunResult
 from raf.events import Event, Happening, Kind
+from raf.store.due import FINISHED, is_due
+from raf.store.model import Due, Head
 from raf.store.owner import LeaseWatch
-from raf.store.port import Head
 from raf.values.plain import decode_plain
-
-OPEN = ("running", "sleeping")
 
 
 def session_data(head: Head, judge: LeaseWatch) -> dict[str, Any]:
@@ -38,12 +37,26 @@ def session_data(head: Head, judge: LeaseWatch) -> dict[str, Any]:
         "created_at": utc_text(head.created_at),
         "updated_at": utc_text(head.updated_at),
         "wake_at": None if summary.wake_at is None else utc_text(summary.wake_at),
+        "queue": summary.queue,
+        "code": None if summary.status in FINISHED else short_graph(summary.fingerprint),
         "owner": str(held.owner) if held is not None and alive else None,
         "owned_until": judge.until(held) if held is not None and alive else None,
         "requests_waiting": head.requests - head.consumed,
         "forked_from": summary.forked_from or None,
         "fingerprint": summary.fingerprint,
     }
+
+
+def short_graph(fingerprint: str) -> str:
+    """A fingerprint as people compare it: its first 12 digits."""
+    return fingerprint.rpartition(":")[2][:12]
+
+
+def wants_a_worker(head: Head, judge: LeaseWatch, now: float) -> bool:
+    """Whether a worker with the right code would take the session now."""
+    summary = head.summary
+    asked = Due(fingerprints=frozenset({summary.fingerprint}), queues={summary.queue: None})
+    return is_due(head, asked, now) and not judge.binds(head.session_id, head.held)
 
 
 def checkpoint_data(found: Checkpoint) -> dict[str, Any]:

@@ -12,11 +12,10 @@ import signal
 import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from raf.cli.exits import ExitCode
 from raf.cli.screen import hint
-from raf.engine.engine import WorkflowEngine
 
 T = TypeVar("T")
 
@@ -33,13 +32,27 @@ class Ended(Generic[T]):
     by_signal: int | None
 
 
-async def with_drain(engine: WorkflowEngine, call: Coroutine[Any, Any, T], resume: str) -> Ended[T]:
+class Drains(Protocol):
+    """What can be drained: an engine, a worker."""
+
+    async def drain(self, grace_s: float | None = None) -> None:
+        """Stop every run at the next end of a step."""
+
+
+async def with_drain(
+    engine: Drains,
+    call: Coroutine[Any, Any, T],
+    resume: str,
+    *,
+    grace_s: float | None = None,
+) -> Ended[T]:
     """Await a call of the engine and drain it at the first signal.
 
     Args:
         engine: What runs.
         call: A call that returns when its runs are drained.
         resume: How to go on, for the person who stopped it.
+        grace_s: Seconds after which a drain interrupts steps in flight; None waits for them.
 
     Raises:
         Exception: What the call raises.
@@ -53,7 +66,7 @@ async def with_drain(engine: WorkflowEngine, call: Coroutine[Any, Any, T], resum
         heard.append(number)
         if len(heard) == 1:
             hint(f"{number.name}: stopping at the end of this step; once more stops at once")
-            drains.append(loop.create_task(_drain(engine, task)))
+            drains.append(loop.create_task(_drain(engine, task, grace_s)))
         elif len(heard) == 2:  # noqa: PLR2004 - the second of two
             task.cancel()
             drains.append(loop.create_task(_leave(task, number, resume)))
@@ -76,10 +89,10 @@ def _code(number: signal.Signals) -> int:
     return ExitCode.BY_SIGNAL + number
 
 
-async def _drain(engine: WorkflowEngine, task: asyncio.Task[Any]) -> None:
+async def _drain(engine: Drains, task: asyncio.Task[Any], grace_s: float | None) -> None:
     """Drain until the call is over: it may own its session only after the first signal."""
     while not task.done():
-        await engine.drain()
+        await engine.drain(grace_s)
         await asyncio.sleep(AGAIN_S)
 
 

@@ -19,8 +19,8 @@ from raf.errors import ConfigurationError, SessionNotFoundError, WorkflowMismatc
 from raf.events import Kind
 from raf.graph.draw import DrawState, mermaid, svg, text
 from raf.graph.draw.picture import Status
+from raf.store.model import check_session_id
 from raf.store.owner import LeaseWatch
-from raf.store.port import check_session_id
 from raf.topology.workflow import Workflow
 
 

@@ -13,6 +13,7 @@ STYLES = {
     "completed": "green",
     "intact": "green",
     "running": "cyan",
+    "submitted": "cyan",
     "interrupted": "yellow",
     "sleeping": "yellow",
     "waiting": "yellow",

@@ -1,7 +1,8 @@
-"""The input of a run, from the command line, a file or a pipe."""
+"""The input of a run, from the command line, a file or a pipe; and names that are led to others."""
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,20 @@ def json_value(text: str, what: str) -> Any:
     except ValueError as error:
         hint = f"""; for text, write {what}='"{text}"'""" if text.isprintable() else ""
         raise ConfigurationError(f"the value of {what} is no JSON: {error}{hint}") from error
+
+
+def read_mapping(said: Sequence[str]) -> dict[str, str]:
+    """Old names with their new ones, of OLD=NEW.
+
+    Raises:
+        ConfigurationError: One is not of that form, or names an old name again.
+    """
+    mapping: dict[str, str] = {}
+    for each in said:
+        old, equals, new = each.partition("=")
+        if not (old and equals and new):
+            raise ConfigurationError(f"--map {each!r} leads nowhere: write OLD=NEW")
+        if old in mapping:
+            raise ConfigurationError(f"--map names {old!r} twice")
+        mapping[old] = new
+    return mapping

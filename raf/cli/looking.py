@@ -14,18 +14,20 @@ from raf.cli.describe import (
     journal_data,
     session_data,
     stored_event_data,
+    wants_a_worker,
 )
 from raf.cli.jsonable import words
 from raf.cli.places import commit_in, find, opened
 from raf.clock import utc_text
 from raf.errors import CheckpointNotFoundError, ConfigurationError, SessionNotFoundError
+from raf.store.model import check_session_id
 from raf.store.owner import LeaseWatch
-from raf.store.port import check_session_id
 from raf.values.plain import decode_plain
 
 LONGEST = 400
 STATUSES = frozenset(
     {
+        "submitted",
         "running",
         "interrupted",
         "waiting",
@@ -39,14 +41,15 @@ STATUSES = frozenset(
 
 
 def sessions(
+    *,
     store: options.Store = options.DEFAULT_STORE,
     status: Annotated[
         list[str] | None,
         typer.Option(
             "--status",
             metavar="STATUS",
-            help="Only sessions that stand so (may be given several times): running, interrupted, "
-            "sleeping, limited, completed, cancelled, failed.",
+            help="Only sessions that stand so (may be given several times): submitted, running, "
+            "interrupted, sleeping, limited, completed, cancelled, failed.",
         ),
     ] = None,
     workflow: Annotated[
@@ -57,6 +60,12 @@ def sessions(
         str | None,
         typer.Option("--search", metavar="TEXT", help="Only sessions whose id holds this text."),
     ] = None,
+    due: Annotated[
+        bool,
+        typer.Option(
+            "--due", help="Only sessions that want to run now and that nobody runs: for workers."
+        ),
+    ] = False,
     limit: Annotated[
         int, typer.Option("--limit", min=1, metavar="N", help="At most so many, by id.")
     ] = 1000,
@@ -70,8 +79,10 @@ def sessions(
     async def main() -> None:
         found: list[dict[str, Any]] = []
         async with opened(store) as manager:
-            judge = LeaseWatch(manager.store.clock)
+            judge, now = LeaseWatch(manager.store.clock), await manager.store.now()
             async for head in manager.heads():
+                if due and not wants_a_worker(head, judge, now):
+                    continue
                 data = session_data(head, judge)
                 if (
                     (not status or data["status"] in status)
@@ -87,10 +98,21 @@ def sessions(
 
 
 def _list(found: list[dict[str, Any]]) -> None:
-    columns = ("session", "workflow", "run", "status", "step", "commit", "updated_at", "owner")
-    headers = ("session", "workflow", "run", "status", "step", "commit", "updated", "owner")
+    columns = {
+        "session": "session",
+        "workflow": "workflow",
+        "run": "run",
+        "status": "status",
+        "step": "step",
+        "commit": "commit",
+        "updated_at": "updated",
+        "queue": "queue",
+        "wake_at": "wakes",
+        "code": "code",
+        "owner": "owner",
+    }
     rows = [["" if s[name] is None else s[name] for name in columns] for s in found]
-    screen.table(headers, rows, none="no sessions")
+    screen.table(tuple(columns.values()), rows, none="no sessions")
 
 
 def show(
@@ -215,6 +237,7 @@ def _show_session(
         "events": session["events"],
         "created": session["created_at"],
         "updated": session["updated_at"],
+        "queue": session["queue"],
         "wakes": session["wake_at"],
         "owner": session["owner"],
         "owned until": session["owned_until"],

@@ -22,7 +22,8 @@ Store = Annotated[
         "--store",
         envvar="RAF_STORE",
         metavar="URL",
-        help="Where the sessions are: sqlite:PATH or file:DIR.",
+        help="Where the sessions are: sqlite:PATH or file:DIR.  With RAF_KEYS or RAF_KEY_FILE set, they "
+        "are encrypted there.",
     ),
 ]
 Json = Annotated[
@@ -86,4 +87,27 @@ Stream = Annotated[
 ]
 NoWait = Annotated[
     bool, typer.Option("--no-wait", help="Do not wait for a retry that is due later: pause.")
+]
+AllowCompatible = Annotated[
+    bool,
+    typer.Option(
+        "--allow-compatible",
+        help="Go on under a changed graph where nothing that the session holds can meet the change.",
+    ),
+]
+Renamed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="OLD=NEW",
+        help="A node, or the id of a loop or barrier, has another name now.",
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="NAME",
+        help="What has no place any more at this old node, loop or barrier may be lost.",
+    ),
 ]

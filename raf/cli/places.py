@@ -16,7 +16,9 @@ from raf.errors import (
     SessionNotFoundError,
     StoreUnavailableError,
 )
-from raf.store.port import MAX_SESSION_ID, Store, check_session_id
+from raf.store.model import MAX_SESSION_ID, check_session_id
+from raf.store.port import Store
+from raf.store.sealed import sealed_by_environment
 from raf.store.urls import open_store
 from raf.topology.saved import saved_workflow
 from raf.topology.workflow import Workflow
@@ -26,10 +28,11 @@ KEEP_ALL = CheckpointConfig(max_checkpoints=2**62)
 
 
 def existing(url: str) -> Store:
-    """The store of a URL, for commands that make none.
+    """The store of a URL, for commands that make none; sealed if the environment holds keys.
 
     Raises:
-        ConfigurationError: The URL names no store, or one that no other process can look into.
+        ConfigurationError: The URL names no store, or one that no other process can look into, or
+            the keys cannot be read.
         StoreUnavailableError: There is nothing in that place.
     """
     store = open_store(url)
@@ -43,7 +46,7 @@ def existing(url: str) -> Store:
     if scheme.lower() in ("file", "sqlite") and not path.exists() and _can_look(path):
         why = "there is nothing in that place; name another with --store or RAF_STORE"
         raise StoreUnavailableError(store.url, why)
-    return store
+    return sealed_by_environment(store)
 
 
 def _can_look(path: Path) -> bool:

@@ -13,10 +13,10 @@ from raf.cli.exits import ExitCode, code_of_error, code_of_status
 from raf.cli.loading import load_workflow
 from raf.cli.places import existing
 from raf.cli.running import Opened
-from raf.engine.admission import could_run
 from raf.engine.engine import WorkflowEngine
 from raf.engine.outcome import RunResult
 from raf.errors import NothingToResumeError, RafError, SessionBusyError, SessionNotFoundError
+from raf.store.due import wants_to_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ def recover(
     max_steps: options.MaxSteps = None,
     durability: options.DurabilityOption = None,
     interval: options.Interval = "50",
+    allow_compatible: options.AllowCompatible = False,
     json: options.Json = False,
 ) -> None:
     """Continue all sessions whose owner is gone.
@@ -45,6 +46,7 @@ def recover(
     """
     existing(store)
     on = Opened(load_workflow(reference), store, max_steps, durability, interval)
+    on.compatible = allow_compatible
 
     async def main() -> Ended[list[RunResult | Left]]:
         async with on.engine() as engine:
@@ -91,7 +93,7 @@ async def _continue_all(engine: WorkflowEngine, limit: int) -> list[RunResult | 
     sessions = [
         head.session_id
         async for head in engine.manager.heads()
-        if head.summary.workflow == engine.workflow.name and could_run(head.summary, now)
+        if head.summary.workflow == engine.workflow.name and wants_to_run(head.summary, now)
     ]
     with screen.progress("recovering", len(sessions)) as advance:
 

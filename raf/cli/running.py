@@ -23,7 +23,10 @@ from raf.engine.follow import follow
 from raf.engine.outcome import RunResult
 from raf.errors import ConfigurationError
 from raf.events import Event
-from raf.store.port import Store, check_session_id
+from raf.store.model import check_session_id
+from raf.store.port import Store
+from raf.store.sealed import sealed_by_environment
+from raf.store.urls import open_store
 from raf.topology.workflow import Workflow
 
 Call = Callable[[WorkflowEngine], Awaitable[RunResult]]
@@ -62,6 +65,7 @@ def run(
     interval: options.Interval = "50",
     wait_s: options.WaitS = 0.0,
     no_wait: options.NoWait = False,
+    allow_compatible: options.AllowCompatible = False,
     stream: options.Stream = False,
     json: options.Json = False,
 ) -> None:
@@ -75,6 +79,7 @@ def run(
     session_id = check_session_id(session if session is not None else SystemClock().new_id())
     on = Opened(workflow, store, max_steps, durability, interval)
     on.told = session is not None
+    on.compatible = allow_compatible
 
     def call(engine: WorkflowEngine) -> Awaitable[RunResult]:
         return engine.run(
@@ -94,12 +99,14 @@ def resume(
     interval: options.Interval = "50",
     wait_s: options.WaitS = 0.0,
     no_wait: options.NoWait = False,
+    allow_compatible: options.AllowCompatible = False,
     stream: options.Stream = False,
     json: options.Json = False,
 ) -> None:
     """Continue the unfinished run of a session."""
     existing(store)
     on = Opened(load_workflow(reference), store, max_steps, durability, interval)
+    on.compatible = allow_compatible
 
     def call(engine: WorkflowEngine) -> Awaitable[RunResult]:
         return engine.resume(session, check=debug.wanted(), wait=not no_wait, wait_s=wait_s)
@@ -123,17 +130,19 @@ class Opened:
         self._store = store
         self._max_steps = max_steps or MAX_STEPS
         self._durability = durability or options.Durability.SYNC
-        self._checkpoints = _config(interval)
+        self._checkpoints = checkpoints_of(interval)
         self.told = True  # whether the person knows the session's id already
+        self.compatible = False  # whether a compatible change of the graph may be gone on with
 
     def engine(self) -> WorkflowEngine:
         """The engine, not yet open."""
         return WorkflowEngine(
             self.workflow,
-            self._store,
+            sealed_by_environment(open_store(self._store)),
             checkpoints=self._checkpoints,
             durability=self._durability.value,
             max_steps=self._max_steps,
+            on_change="compatible" if self.compatible else "refuse",
         )
 
     def command(self, *words_of: str) -> str:
@@ -142,7 +151,8 @@ class Opened:
         return shlex.join(["raf", *words_of, *place])
 
 
-def _config(interval: str) -> CheckpointConfig:
+def checkpoints_of(interval: str) -> CheckpointConfig:
+    """What `--interval` says."""
     if interval == "auto":
         return CheckpointConfig(full_snapshot_interval="auto")
     if not interval.isascii() or not interval.isdigit() or int(interval) < 1:

@@ -5,34 +5,32 @@ changes a session claims it first, so a live owner makes it `SessionBusyError` a
 """
 
 import asyncio
-import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from raf.checkpoint.delta import Graph, Op, SetRun, as_ops
+from raf.checkpoint.delta import as_ops
 from raf.checkpoint.manager import CheckpointManager, describe
 from raf.checkpoint.model import Checkpoint, CheckpointInfo, checkpoint_id
 from raf.checkpoint.restore import Restored
 from raf.checkpoint.writer import How
-from raf.engine.admission import fits
 from raf.engine.editing import StateEditor
-from raf.engine.forking import copied_journal, finished_runs
-from raf.engine.options import check_number, check_reason
+from raf.engine.forking import copied_step, finished_runs, plan_fork
+from raf.engine.options import check_change, check_mapping, check_number, check_reason
 from raf.engine.run import PIN, UNPIN
 from raf.engine.session import Machine, OwnedSession
 from raf.errors import (
     ConfigurationError,
+    CorruptRecordError,
     SessionBusyError,
     SessionExistsError,
     SessionNotFoundError,
     StoreError,
-    TopologyChangedError,
 )
 from raf.events import Happening, Kind
-from raf.store.port import Head, Lease, Select, check_session_id
+from raf.store.model import Claimed, Head, Lease, Select, check_session_id
 from raf.topology.workflow import Workflow
 from raf.values.codec import decode
 
@@ -91,7 +89,7 @@ class SessionAdmin:
     async def _own(
         self, session_id: str, *, create: bool, wait_s: float = 0.0, checked: bool = True
     ) -> AsyncIterator[OwnedSession]:
-        """Own a session for a while: claimed, restored, and given back at the end."""
+        """Own a session for a while: claimed, and then as in `_hold`."""
         machine = self.machine
         if self.draining:
             raise ConfigurationError("the engine drains: start no new run on it")
@@ -102,10 +100,19 @@ class SessionAdmin:
         claimed = await machine.manager.claim(
             session_id, machine.owner, lease_s=machine.lease_s, create=create, wait_s=wait_s
         )
+        async with self._hold(claimed, create=create, checked=checked) as owned:
+            yield owned
+
+    @asynccontextmanager
+    async def _hold(
+        self, claimed: Claimed, *, create: bool = False, checked: bool = True
+    ) -> AsyncIterator[OwnedSession]:
+        """Own a session that was claimed: restored, its lease kept, and given back at the end."""
+        machine, session_id = self.machine, claimed.lease.session_id
         watch = machine.keeper.watch(claimed.lease)
         watch.draining = self.draining  # it may have waited for another owner meanwhile
         try:
-            restored = await machine.manager.restore(session_id)
+            restored = await self._restore_held(claimed.lease)
             if restored is None and not create:
                 raise SessionNotFoundError(session_id)
             head = await self._head(session_id) if restored is None else restored.head
@@ -118,6 +125,17 @@ class SessionAdmin:
                 await asyncio.shield(self._release(claimed.lease))
             finally:
                 machine.keeper.forget(session_id, watch)
+
+    async def _restore_held(self, lease: Lease) -> Restored | None:
+        """The session that is held; a damaged one falls back, where the engine was told so."""
+        manager, session_id = self.manager, lease.session_id
+        try:
+            return await manager.restore(session_id)
+        except CorruptRecordError as error:
+            if self.machine.on_corrupt != "last-intact":
+                raise
+            await manager.fall_back(lease, str(error))
+            return await manager.restore(session_id)
 
     async def _head(self, session_id: str) -> Head:
         """The head of a session that was just claimed: it may have no commit yet."""
@@ -138,6 +156,11 @@ class SessionAdmin:
         """Give back what could not be given back: an engine must not keep itself out."""
         if (lease := self._unreleased.pop(session_id, None)) is not None:
             await self._release(lease)
+
+    async def give_back(self) -> None:
+        """Give back every session that could not be given back while the store was away."""
+        for session_id in list(self._unreleased):
+            await self._release_again(session_id)
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -196,8 +219,7 @@ class SessionAdmin:
             await engine.edit("s", lambda e: e.scope("chat").update("seen", {"a": 1}), reason="fix")
         """
         check_reason(reason)
-        if inspect.iscoroutinefunction(change):
-            raise ConfigurationError("edit takes a plain function of one editor")
+        check_change("edit", change)
         await self._open_kept()
         session = self._session_id(session_id)
         async with self._own(session, create=False) as owned:
@@ -269,6 +291,8 @@ class SessionAdmin:
         checkpoint: str | int | None = None,
         *,
         allow_in_doubt: bool = False,
+        mapping: Mapping[str, str] | None = None,
+        drop: Collection[str] = (),
     ) -> str:
         """Begin a new session from a checkpoint of another; the origin is only read.
 
@@ -281,6 +305,8 @@ class SessionAdmin:
             new_session_id: The session to make.
             checkpoint: Where to fork; the head when None.
             allow_in_doubt: Fork although an effect of the open step is in doubt.
+            mapping: Old names to new ones, as in `migrate`.
+            drop: What may be lost where it has no place, as in `migrate`.
 
         Returns:
             The id of the new session's entry checkpoint.
@@ -288,17 +314,15 @@ class SessionAdmin:
         Raises:
             SessionNotFoundError, CheckpointNotFoundError: There is no such origin.
             SessionExistsError: The new id is taken.
-            TopologyChangedError: Something in flight has no place in this graph.
+            MigrationRefusedError: Something in flight has no place in this graph.
             EffectInDoubtError: The head's open step holds one.
         """
         await self._open_kept()
         origin, target = self._session_id(session_id), self._session_id(new_session_id)
+        names = check_mapping(mapping, drop)
         restored = await self._restored(origin, checkpoint)
-        at_head = restored.commit == restored.head.commit
-        entries = copied_journal(restored, allow_in_doubt=allow_in_doubt) if at_head else []
-        if gone := fits(self.workflow, restored.snapshot):
-            saved = restored.snapshot.fingerprint
-            raise TopologyChangedError(origin, saved, self.workflow.fingerprint, gone)
+        step = copied_step(restored, allow_in_doubt=allow_in_doubt)
+        fork = plan_fork(origin, restored, step, self.workflow, names, drop)
         runs = await finished_runs(self.manager, origin, restored.commit)
         await self._discard_unfinished_fork(target)
         machine = self.machine
@@ -309,36 +333,20 @@ class SessionAdmin:
             if not claimed.created:
                 raise SessionExistsError(target)
             head = await self._head(target)
-            about = machine.about(checkpoint_id(origin, restored.commit))
+            forked_from = checkpoint_id(origin, restored.commit)
+            about = machine.about(replace(restored.head.summary, forked_from=forked_from))
             writer = machine.manager.writer(claimed, head, None, about)
             # An invocation in flight keeps the time of its message: its effects may hang on it.
-            writer.snapshot.sent_at.update(restored.snapshot.sent_at)
+            writer.snapshot.sent_at.update(fork.snapshot.sent_at)
             commits = machine.commits(target, writer)
-            for entry in entries:
+            for entry in fork.entries:
                 await commits.record(entry)
-            data = {"from": checkpoint_id(origin, restored.commit), "runs": runs}
-            await commits.outcome(
-                self._fork_ops(restored),
-                [Happening(Kind.FORKED, "", 0, data)],
-                How(ends_journal=False),
-            )
+            begins = Happening(Kind.FORKED, "", 0, {"from": forked_from, "runs": runs})
+            told = [begins, *fork.happenings]
+            await commits.outcome([*as_ops(fork.snapshot)], told, How(ends_journal=False))
         finally:
             await asyncio.shield(self._release(claimed.lease))
         return checkpoint_id(target, 0)
-
-    def _fork_ops(self, restored: Restored) -> list[Op]:
-        """The origin's snapshot under this graph: pins stay behind, a cancelled run goes on.
-
-        What the run may use starts anew.
-        """
-        snapshot = restored.snapshot
-        snapshot.pins.clear()
-        snapshot.steps_used = 0
-        run = snapshot.run
-        if run.status in ("cancelled", "failed") and not _is_over(restored):
-            run = replace(run, status="running", reason="")
-        ops = [op for op in as_ops(snapshot) if not isinstance(op, SetRun | Graph)]
-        return [Graph(self.workflow.fingerprint), SetRun(run), *ops]
 
     async def _discard_unfinished_fork(self, session_id: str) -> None:
         """Remove what a fork left that was killed before its entry was committed."""
@@ -348,8 +356,3 @@ class SessionAdmin:
         if reading.head.commit >= 0:
             raise SessionExistsError(session_id)
         await self.delete(session_id)
-
-
-def _is_over(restored: Restored) -> bool:
-    snapshot = restored.snapshot
-    return not (snapshot.pending or snapshot.suspended or snapshot.parked or snapshot.barriers)

@@ -5,6 +5,7 @@ Rules of this file:
 - An unfinished run of that id and input is continued.
 - Another input under a known run id is refused, finished or not.
 - Another run while one is unfinished is refused, naming it.
+- A submitted run is an unfinished one of which nothing ran yet.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +30,6 @@ from raf.errors import ConfigurationError, RunInputMismatchError, RunUnfinishedE
 from raf.events import Happening, Kind
 from raf.state.ops import Set
 from raf.state.scope import ScopeKey
-from raf.store.port import Summary
 from raf.topology.loops import Path
 from raf.topology.workflow import Workflow
 from raf.values.codec import encode
@@ -51,6 +51,29 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a caller asks for: one input, carried to an outcome under a run id.
+
+    Args:
+        run_id: Names the run within its session.
+        payload: The encoded input.
+        digest: Tells one input from another.
+        max_steps: Steps that the run may use before it pauses as `limited`.
+        queue: Where the run waits for a worker, or would, if its owner vanished.
+        submitted: Whether it is left to a worker.
+        at: UTC seconds before which no worker takes it; None: any time.
+    """
+
+    run_id: str
+    payload: bytes
+    digest: bytes
+    max_steps: int
+    queue: str = "default"
+    submitted: bool = False
+    at: float | None = None
+
+
 def admit(session_id: str, snapshot: Snapshot | None, run_id: str, digest: bytes) -> Decision:
     """What a call of `run` does with a session that has no finished run of this id.
 
@@ -68,12 +91,6 @@ def admit(session_id: str, snapshot: Snapshot | None, run_id: str, digest: bytes
     return "continue"
 
 
-def could_run(summary: Summary, now: float) -> bool:
-    """Whether a session wants to run at this time, UTC seconds, if nobody does it."""
-    due = summary.wake_at is not None and summary.wake_at <= now
-    return summary.status == "running" or (summary.status == "sleeping" and due)
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """Operations and events of one commit that is no step."""
@@ -82,37 +99,37 @@ class Change:
     happenings: tuple[Happening, ...]
 
 
-def start_run(
-    workflow: Workflow,
-    snapshot: Snapshot,
-    run: Run,
-    payload: bytes,
-    *,
-    max_steps: int,
-    first: bool,
-) -> Change:
+def start_run(workflow: Workflow, snapshot: Snapshot, entry: Entry, *, first: bool) -> Change:
     """The entry of a run: the input is in flight, nothing ran yet (step -1).
 
     Args:
         workflow: The graph to run.
         snapshot: The session before: its state is kept, all else starts anew.
-        run: Its id and the digest of its input.
-        payload: The encoded input.
-        max_steps: Steps that the run may use before it pauses as `limited`.
+        entry: What is to be run.
         first: Whether the session begins: then declared initial values are set.
     """
     start = workflow.topology.start
-    message = Message(1, "", start, workflow.loops.enter(start), (payload,))
+    message = Message(1, "", start, workflow.loops.enter(start), (entry.payload,))
+    status = "submitted" if entry.submitted else "running"
     ops: list[Op] = [
         Clear(),
         Graph(workflow.fingerprint),
-        SetRun(Run(run.run_id, run.input_digest, "running", "")),
+        SetRun(Run(entry.run_id, entry.digest, status, "")),
     ]
     if first:
         ops += initial_state(workflow)
     ops += mirrors(workflow, message.path, snapshot)
-    ops += [Send(message), Count(-1, 2, 0, max_steps)]
-    return Change(tuple(ops), (Happening(Kind.RUN_STARTED, start, 1, {"run_id": run.run_id}),))
+    ops += [Send(message), Count(-1, 2, 0, entry.max_steps)]
+    if not entry.submitted:
+        return Change(tuple(ops), (_started(workflow, entry.run_id),))
+    data: dict[str, object] = {"run_id": entry.run_id, "queue": entry.queue}
+    if entry.at is not None:
+        data["at"] = entry.at
+    return Change(tuple(ops), (Happening(Kind.RUN_SUBMITTED, start, 1, data),))
+
+
+def _started(workflow: Workflow, run_id: str) -> Happening:
+    return Happening(Kind.RUN_STARTED, workflow.topology.start, 1, {"run_id": run_id})
 
 
 def initial_state(workflow: Workflow) -> list[Set]:
@@ -179,9 +196,11 @@ def go_on(
             ops.append(Count(snapshot.step, snapshot.next_number, snapshot.steps_used, limit))
     if run.status == "failed":
         ops += _counted_anew(snapshot)
-    if run.status in ("failed", "limited"):
+    if run.status in ("failed", "limited", "submitted"):
         ops.append(SetRun(Run(run.run_id, run.input_digest, "running", "")))
-    happenings.append(Happening(Kind.RUN_RESUMED, "", 0, data))
+    began = run.status == "submitted"
+    resumed = Happening(Kind.RUN_RESUMED, "", 0, data)
+    happenings.append(_started(book.workflow, run.run_id) if began else resumed)
     return Change(tuple(ops), tuple(happenings))
 
 
@@ -215,39 +234,3 @@ def _grant_loops(book: Rulebook, snapshot: Snapshot) -> list[Op]:
         # As within a step the last message shows, so each is told against nothing.
         shown |= {(op.scope, op.key): op for op in mirrors(workflow, back, Snapshot())}
     return [*ops, *shown.values()]
-
-
-def fits(workflow: Workflow, snapshot: Snapshot) -> tuple[str, ...]:
-    """What of a snapshot has no place in this graph; empty when all of it has."""
-    edges = Edges.of(workflow)
-    barriers = snapshot.barriers
-    held = [*snapshot.pending.values(), *(s.message for s in snapshot.suspended.values())]
-    return (
-        *(fault for m in held if (fault := _misplaced(workflow, m.target, m.path, m.number))),
-        *(
-            f"message {m.number} comes from barrier {m.source!r}, which is gone"
-            for m in held
-            if m.from_barrier and m.source not in edges.barriers
-        ),
-        *(
-            f"barrier {name!r} holds {len(slots)} messages and is gone, or its loops are others"
-            for (name, path), slots in barriers.items()
-            if name not in edges.barriers
-            or _misplaced(workflow, edges.barriers[name].target, path, 0)
-        ),
-        *(
-            f"loop {parked.loop!r} is gone and parks message {parked.number}"
-            for parked in snapshot.parked.values()
-            if parked.loop not in edges.loops
-        ),
-    )
-
-
-def _misplaced(workflow: Workflow, node: str, path: Path, number: int) -> str:
-    """Why a message has no place at a node; empty when it has."""
-    loops = workflow.loops.of_node.get(node)
-    if loops is None:
-        return f"message {number} is for node {node!r}, which is gone"
-    if tuple(loop for loop, _ in path) != loops:
-        return f"message {number} is for node {node!r}, whose loops are others now"
-    return ""

@@ -1,8 +1,6 @@
 """The engine: runs, resumes, streams and stops the sessions of one workflow in one store."""
 
 import asyncio
-import hashlib
-import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -11,34 +9,34 @@ from typing import Any, Final, Self
 
 from raf.checkpoint.config import CheckpointConfig
 from raf.checkpoint.manager import CheckpointManager
-from raf.engine.admin import FINISHED, HasSessionId, SessionAdmin
-from raf.engine.admission import check_run_id, could_run
+from raf.engine.admin import FINISHED, HasSessionId
 from raf.engine.apply import Rulebook
+from raf.engine.background import Background
 from raf.engine.commits import Durability
 from raf.engine.edges import Edges
 from raf.engine.executor import Tools
 from raf.engine.follow import follow
 from raf.engine.hub import QUEUE, Hub
 from raf.engine.keeper import CANCEL, Keeper
-from raf.engine.options import check_call, check_count, check_engine, check_number
-from raf.engine.outcome import RunResult
-from raf.engine.session import Machine, OwnedSession, recorded_result
-from raf.errors import (
-    ConfigurationError,
-    NothingToResumeError,
-    RafError,
-    RunFailedError,
-    SessionBusyError,
-    SessionNotFoundError,
+from raf.engine.migrate import Migrating
+from raf.engine.options import (
+    OnChange,
+    OnCorrupt,
+    check_call,
+    check_engine,
+    check_number,
+    check_on_change,
+    check_on_corrupt,
 )
+from raf.engine.outcome import RunResult
+from raf.engine.recorded import recorded_result
+from raf.engine.session import Machine
+from raf.errors import ConfigurationError, NothingToResumeError, SessionBusyError
 from raf.events import Event
 from raf.state.view import Rules
 from raf.store.owner import this_owner
-from raf.store.port import Head, Store
+from raf.store.port import Store
 from raf.topology.workflow import Workflow
-from raf.values.codec import encode
-
-log = logging.getLogger("raf.engine")
 
 LEASE_S: Final = 30.0
 MAX_STEPS: Final = 10_000
@@ -46,7 +44,7 @@ DRAIN_POLL_S: Final = 0.02
 MISSING: Final = object()
 
 
-class WorkflowEngine(SessionAdmin):
+class WorkflowEngine(Background, Migrating):
     """Runs the sessions of one workflow.
 
     Args:
@@ -60,6 +58,12 @@ class WorkflowEngine(SessionAdmin):
         strict: A message that no edge takes fails the run.
         lease_s: Seconds for which a session is owned without renewal.
         threads: Threads for sync nodes.
+        on_change: What happens to a session whose graph changed: "refuse" names the difference;
+            "compatible" goes on, and records it, where nothing that the session holds can meet the
+            change.
+        on_corrupt: What happens to a session of which a record is damaged: "refuse" names the
+            record; "last-intact" falls back to the last intact checkpoint, with an event that says
+            what was lost, and goes on from there.
 
     Example:
         >>> import asyncio
@@ -86,6 +90,8 @@ class WorkflowEngine(SessionAdmin):
         strict: bool = False,
         lease_s: float = LEASE_S,
         threads: int = 32,
+        on_change: OnChange = "refuse",
+        on_corrupt: OnCorrupt = "refuse",
     ) -> None:
         if not isinstance(workflow, Workflow):
             raise ConfigurationError("WorkflowEngine takes a built workflow: call build() first")
@@ -96,6 +102,10 @@ class WorkflowEngine(SessionAdmin):
             lease_s=lease_s,
             threads=threads,
         )
+        check_on_change(on_change)
+        check_on_corrupt(on_corrupt)
+        self._on_change: OnChange = on_change
+        self._on_corrupt: OnCorrupt = on_corrupt
         rules = {(code.scope, code.key): code for code in workflow.state}
         book = Rulebook(workflow, Edges.of(workflow), Rules(rules, workflow.types), strict=strict)
         self._pool_size = (threads, max_concurrency)
@@ -125,6 +135,8 @@ class WorkflowEngine(SessionAdmin):
             owner=this_owner(clock),
             lease_s=lease_s,
             durability=durability,
+            on_change=self._on_change,
+            on_corrupt=self._on_corrupt,
         )
 
     def with_checkpoint_manager(self, manager: CheckpointManager) -> Self:
@@ -208,22 +220,18 @@ class WorkflowEngine(SessionAdmin):
             SessionBusyError: Nothing ran.
         """
         session = self._session_id(session_id)
-        check_run_id(run_id)
         check_call(durability=durability, max_steps=max_steps, wait_s=wait_s)
-        payload = self._encode_input(input)
-        digest = hashlib.sha256(payload).digest()[:16]
+        entry = self._entry(input, run_id, max_steps)
         await self.open()
-        known = await recorded_result(self.machine, session, run_id, digest)
+        known = await recorded_result(self.machine, session, run_id, entry.digest)
         if known is not None:
             return known
         async with self._own(session, create=True, wait_s=wait_s) as owned:
             if owned.restored is not None:
-                known = await recorded_result(self.machine, session, run_id, digest)
+                known = await recorded_result(self.machine, session, run_id, entry.digest)
             if known is not None:
                 return known
-            await owned.begin_or_continue(
-                run_id, payload, digest, max_steps=max_steps or self.max_steps
-            )
+            await owned.begin_or_continue(entry)
             return self._checked(await owned.drive(durability, wait=wait), owned, check=check)
 
     async def resume(
@@ -346,53 +354,3 @@ class WorkflowEngine(SessionAdmin):
                 await asyncio.sleep(DRAIN_POLL_S)
         finally:
             self.draining = False
-
-    async def recover(self, *, limit: int = 8, check: bool = False) -> list[RunResult]:
-        """Adopt the sessions of this workflow that nobody runs although they could go on.
-
-        These are running ones whose owner is gone, and sleeping ones whose time has come.  One that
-        cannot be continued (its graph changed, a record is damaged) does not keep others back.
-
-        Args:
-            limit: Sessions that are continued at once.
-            check: Raise the first error, once all are done; by default failed runs are returned and
-                other errors are logged.
-        """
-        check_count("limit", limit)
-        await self._open_kept()
-        slots = asyncio.Semaphore(limit)
-
-        async def adopt(head: Head) -> RunResult | None:
-            async with slots:
-                try:
-                    return await self.resume(head.session_id, check=check, wait=False)
-                except (SessionBusyError, NothingToResumeError, SessionNotFoundError):
-                    return None  # somebody else was first
-
-        now = await self.manager.store.now()
-        found = [
-            head
-            async for head in self.manager.heads()
-            if head.summary.workflow == self.machine.workflow.name and could_run(head.summary, now)
-        ]
-        results = await asyncio.gather(*(adopt(head) for head in found), return_exceptions=True)
-        for head, result in zip(found, results, strict=True):
-            if isinstance(result, BaseException):
-                if check or not isinstance(result, RafError):
-                    raise result
-                log.error("session %r was not recovered: %s", head.session_id, result)
-        return [result for result in results if isinstance(result, RunResult)]
-
-    # -- parts ---------------------------------------------------------------------------------
-
-    def _encode_input(self, value: Any) -> bytes:
-        workflow = self.machine.workflow
-        shape = workflow.nodes[workflow.topology.start].payload
-        return encode(shape.fit(value, "input"), workflow.types, where="input")
-
-    def _checked(self, result: RunResult, owned: OwnedSession, *, check: bool) -> RunResult:
-        if result.status == "failed" and check:
-            raise RunFailedError(
-                result.session_id, result.run_id, owned.step + 1, result.reason, result
-            ) from owned.error
-        return result

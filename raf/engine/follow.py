@@ -15,11 +15,11 @@ from raf.checkpoint.manager import CheckpointManager
 from raf.engine.hub import Hub, Subscription, shown_event
 from raf.errors import SessionNotFoundError
 from raf.events import Event
-from raf.store.port import Select
+from raf.store.model import Select
 from raf.values.registry import TypeTable
 
 POLL_S: Final = 0.1
-RUNNING: Final = ("running", "sleeping", "new")
+RUNNING: Final = ("submitted", "running", "sleeping", "new")
 
 
 class _Follower:

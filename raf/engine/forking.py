@@ -1,40 +1,88 @@
 """What a fork takes along: the open step's records, and the records of finished runs."""
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from raf.checkpoint.manager import CheckpointManager
-from raf.checkpoint.restore import Restored
-from raf.engine.journal import read_journal
-from raf.engine.result import EFFECT, result_to_wire
-from raf.errors import EffectInDoubtError
-from raf.events import Kind
-from raf.store.port import Select
+from raf.checkpoint.restore import KEPT, Restored
+from raf.checkpoint.snapshot import Snapshot
+from raf.engine.journal import OpenStep, read_journal
+from raf.engine.migration import migrated, plan_migration, preview, saved_graph
+from raf.errors import EffectInDoubtError, MigrationRefusedError
+from raf.events import Happening, Kind
+from raf.store.model import Select
+from raf.topology.fingerprint import differences
+from raf.topology.workflow import Workflow
 
 
-def copied_journal(restored: Restored, *, allow_in_doubt: bool) -> list[list[Any]]:
-    """The entries of an open step that a fork of the head writes into its own journal.
+def copied_step(restored: Restored, *, allow_in_doubt: bool) -> OpenStep:
+    """What a fork takes of the open step: of the head all of it, of an older checkpoint what it keeps.
 
     Finished results and effects go along; counts of failures and losses stay behind.
 
     Raises:
         EffectInDoubtError: An effect was begun and its result is unknown.
     """
-    step = read_journal(restored.journal)
-    entries: list[list[Any]] = []
-    for number, effects in sorted(step.effects.items()):
-        for key, record in effects.items():
-            if record.result is not None:
-                entries.append([EFFECT, number, key, record.digest, record.result])
-            elif not allow_in_doubt:
-                message = restored.snapshot.pending.get(number)
-                raise _in_doubt("" if message is None else message.target, key)
+    at_head = restored.commit == restored.head.commit
+    step = read_journal(e for e in restored.journal if at_head or e.position == KEPT)
     snapshot = restored.snapshot
-    for held in () if allow_in_doubt else (*snapshot.suspended.values(), *snapshot.woken.values()):
-        for key, _, recorded in held.effects:
+    for number, effects in step.effects.items():
+        for key in [key for key, record in effects.items() if record.result is None]:
+            if not allow_in_doubt:
+                message = snapshot.pending.get(number)
+                raise _in_doubt("" if message is None else message.target, key)
+            del effects[key]
+    held = (*snapshot.suspended.values(), *snapshot.woken.values()) if at_head else ()
+    for suspension in () if allow_in_doubt else held:
+        for key, _, recorded in suspension.effects:
             if not recorded:
-                raise _in_doubt(held.message.target, key)
-    entries += [result_to_wire(result) for _, result in sorted(step.results.items())]
-    return entries
+                raise _in_doubt(suspension.message.target, key)
+    return OpenStep(results=step.results, effects=step.effects)
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """What a fork begins with: its snapshot, its journal, and what its entry tells."""
+
+    snapshot: Snapshot
+    entries: tuple[tuple[object, ...], ...]
+    happenings: tuple[Happening, ...]
+
+
+def plan_fork(
+    origin: str,
+    restored: Restored,
+    step: OpenStep,
+    workflow: Workflow,
+    mapping: Mapping[str, str],
+    drop: Collection[str],
+) -> Fork:
+    """The origin under the graph of a workflow: pins stay behind, a cancelled run goes on.
+
+    What the run may use starts anew.
+
+    Raises:
+        MigrationRefusedError: Something that it holds has no place there.
+    """
+    snapshot, run, graph = restored.snapshot, restored.snapshot.run, restored.snapshot.fingerprint
+    snapshot.pins.clear()
+    snapshot.steps_used = 0
+    over = not (snapshot.pending or snapshot.suspended or snapshot.parked or snapshot.barriers)
+    if run.status in ("cancelled", "failed") and not over:
+        snapshot.run = replace(run, status="running", reason="")
+    names = {} if graph == workflow.fingerprint else mapping  # it is there already
+    saved = saved_graph(restored, workflow)
+    migration = plan_migration(saved, workflow, snapshot, step, names, drop)
+    if migration.refusals:
+        raise MigrationRefusedError(origin, graph, workflow.fingerprint, migration.refusals)
+    moved = preview(snapshot, migration)
+    moved.kept.clear()  # the fork has a journal of its own, and all of it stands there
+    if graph == workflow.fingerprint:
+        return Fork(moved, migration.entries, ())
+    changes = differences(restored.manifest, dict(workflow.manifest))
+    told = migrated(graph, workflow, changes, reason="a fork", mapping=dict(mapping))
+    return Fork(moved, migration.entries, (told, *migration.happenings))
 
 
 def _in_doubt(node: str, key: str) -> EffectInDoubtError:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from raf.engine.keeper import Watch
-from raf.store.port import Request, Select, Store
+from raf.store.model import Request, Select
+from raf.store.port import Store
 
 
 class Inbox:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raf.checkpoint.restore import JournalEntry
+from raf.checkpoint.shapes import data, fit, seconds, text, whole
 from raf.checkpoint.snapshot import Suspension
 from raf.engine.result import (
     EFFECT,
@@ -64,14 +65,22 @@ class OpenStep:
 
 
 def read_journal(entries: Iterable[JournalEntry]) -> OpenStep:
-    """Fold the entries of an open journal, in order."""
+    """Fold the entries of an open journal, in order.
+
+    Raises:
+        UndecodableError: An entry is of no kind that this version knows, or damaged.
+    """
     step = OpenStep()
     for entry in entries:
         if not entry.entry:
             if entry.took_over:
                 step.claims.append(entry.position)
         else:
-            _take(step, entry.position, entry.entry)
+            try:
+                _take(step, entry.position, entry.entry)
+            except (LookupError, TypeError, ValueError) as error:
+                why = f"the journal entry at position {entry.position} is damaged: {error}"
+                raise UndecodableError(why) from error
     return step
 
 
@@ -82,14 +91,17 @@ def _take(step: OpenStep, position: int, wire: tuple[Any, ...]) -> None:
         step.results[result.number] = result
         step.durable_at[result.number] = position
     elif kind == FAILURE:
+        fit(fields, (whole, whole, seconds, text, text, text))
         number, failures, at, *failure = fields
         step.failures[number] = failures
         step.first_failure.setdefault(number, at)
         step.last_failure[number] = Failure(*failure)
     elif kind == VOID:
+        fit(fields, (), whole)
         for number in fields:
             step.results.pop(number, None)
     elif kind == RESET:
+        fit(fields, ())
         step.reset_at = position
         step.results = {n: r for n, r in step.results.items() if r.status != "suspended"}
         step.failures.clear()
@@ -100,6 +112,7 @@ def _take(step: OpenStep, position: int, wire: tuple[Any, ...]) -> None:
 
 
 def _take_effect(step: OpenStep, position: int, kind: Any, fields: list[Any]) -> None:
+    fit(fields, (whole, text, data), data)
     number, key, digest, *value = fields
     if kind == EFFECT:
         step.effects_of(number)[key] = EffectRecord(digest, value[0])

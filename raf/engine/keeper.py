@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from raf.errors import LeaseLostError, RafError
-from raf.store.port import Lease, Request, Select, Store
+from raf.store.model import Lease, Request, Select
+from raf.store.port import Store
 
 log = logging.getLogger("raf.engine")
 
@@ -155,13 +156,19 @@ class Keeper:
     async def _run(self) -> None:
         while self._watches:
             await asyncio.sleep(POLL_S)
+            trouble: RafError | None = None
             try:
                 await self._renew()
-                for session_id, watch in list(self._watches.items()):
-                    await self._listen(session_id, watch)
             except RafError as error:
+                trouble = error
+            for session_id, watch in list(self._watches.items()):
+                try:
+                    await self._listen(session_id, watch)
+                except RafError as error:  # of one session: the others are heard all the same
+                    trouble = error
+            if trouble is not None:
                 # Not fatal: an expired lease stops the run itself, and the store may come back.
-                log.warning("keeping leases: %s", error)
+                log.warning("keeping leases: %s", trouble)
 
     async def _renew(self) -> None:
         now = self._store.clock.boot()

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Status: TypeAlias = Literal[
-    "completed", "waiting", "sleeping", "limited", "cancelled", "failed", "drained"
+    "completed", "submitted", "waiting", "sleeping", "limited", "cancelled", "failed", "drained"
 ]
 
 HOW_TO_GO_ON: Mapping[str, str] = {
     "completed": "the run is over; start another run with its own run_id",
+    "submitted": "a worker runs it; run it here to have it at once",
     "waiting": "answer what is asked",
     "sleeping": "resume at or after its time",
     "limited": "resume grants more",
@@ -30,7 +31,7 @@ class RunResult:
         pending: The nodes whose messages wait, with their message numbers.
         resumed_from: The checkpoint that this call went on from; None when it began the run.
         reason: Why the run paused or failed.
-        wake_at: With "sleeping", when it wants to go on, UTC seconds.
+        wake_at: With "sleeping" and "submitted", when it wants to go on, UTC seconds.
     """
 
     status: Status
@@ -52,3 +53,19 @@ class RunResult:
     def output(self) -> Any:
         """The last output, or None when there is none."""
         return self.outputs[-1] if self.outputs else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A run that was left to a worker.
+
+    Args:
+        session_id: The session, to watch it with `stream(session_id=..., after=0)`.
+        run_id: The run within it.
+        status: How the run stands: "submitted" at first; when the call is repeated, "running" or
+            how it paused or ended.
+    """
+
+    session_id: str
+    run_id: str
+    status: str

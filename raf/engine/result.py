@@ -8,13 +8,15 @@ Rules of this file:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
+from raf.checkpoint.shapes import EVENT, Check, data, fit, items, limit, seconds, text, whole
 from raf.events import Happening, Kind
 from raf.state.ops import Write, WriteKind
 
 Status: TypeAlias = Literal["done", "failed", "skipped", "fallback", "suspended"]
 
+_STATUSES: Final[dict[str, Status]] = {status: status for status in get_args(Status)}
 RESULT, FAILURE, EFFECT, INTENT = "result", "failure", "effect", "intent"
 RESET, VOID = "reset", "void"
 _KINDS: Final[tuple[WriteKind, ...]] = ("set", "delete", "extend", "update", "add")
@@ -96,13 +98,44 @@ def _write_from_wire(wire: Sequence[Any]) -> Write:
     return Write(scope, key, _KINDS[kind], value, tuple(items), pairs)
 
 
+def _part(*shape: Check) -> Check:
+    """A list with a field for each check."""
+    return lambda fields: fit(fields, shape)
+
+
+def _maybe(check: Check) -> Check:
+    return lambda value: None if value is None else check(value)
+
+
+def _flag(value: Any) -> None:
+    if type(value) is not bool:
+        raise TypeError("a flag is true or false")
+
+
+_SHAPE: Final = (
+    *(text, whole, text),
+    items(_part(data, _maybe(text), _flag)),
+    items(data),
+    items(_part(text, text, limit, data, items(data), items(data))),
+    items(_part(*EVENT)),
+    _maybe(_part(text, text, text)),
+    _part(whole, whole, seconds),
+    items(_part(text, data, data)),
+)
+
+
 def result_from_wire(wire: Sequence[Any]) -> Result:
-    """The result of a journal entry."""
+    """The result of a journal entry.
+
+    Raises:
+        LookupError, TypeError, ValueError: It is none.
+    """
+    fit(list(wire), _SHAPE)
     _, number, status, sends, outputs, writes, events, failure, counts, effects = wire
     attempt, failures, wake_at = counts
     return Result(
         number=number,
-        status=status,
+        status=_STATUSES[status],
         sends=tuple(Sent(payload, to, output) for payload, to, output in sends),
         outputs=tuple(outputs),
         writes=tuple(_write_from_wire(write) for write in writes),

@@ -31,7 +31,7 @@ from raf.errors import (
 )
 from raf.events import Happening, Kind
 from raf.failpoint import failpoint
-from raf.store.port import Request
+from raf.store.model import Request
 
 log = logging.getLogger("raf.engine")
 

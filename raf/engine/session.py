@@ -8,10 +8,10 @@ from typing import Any, Self
 from raf.checkpoint.delta import Op
 from raf.checkpoint.manager import CheckpointManager
 from raf.checkpoint.model import checkpoint_id
-from raf.checkpoint.restore import Restored, StoredEvent
-from raf.checkpoint.snapshot import Run, Snapshot
+from raf.checkpoint.restore import Restored
+from raf.checkpoint.snapshot import Snapshot
 from raf.checkpoint.writer import About, Committed, How, MemoryWriter, SessionWriter, Writer
-from raf.engine.admission import admit, go_on, start_run
+from raf.engine.admission import Entry, admit, go_on, start_run
 from raf.engine.apply import Rulebook
 from raf.engine.commits import Commits, Durability
 from raf.engine.executor import Executor, Place, Tools
@@ -20,19 +20,28 @@ from raf.engine.inbox import Inbox
 from raf.engine.journal import OpenStep, read_journal
 from raf.engine.keeper import Keeper, Watch
 from raf.engine.logs import about
+from raf.engine.migration import (
+    Migration,
+    is_compatible,
+    migrated,
+    plan_migration,
+    saved_graph,
+)
+from raf.engine.options import OnChange, OnCorrupt
 from raf.engine.outcome import RunResult
 from raf.engine.plan import Invocation
 from raf.engine.result import RESET
 from raf.engine.run import RunLoop
+from raf.engine.stored import retyped
 from raf.errors import (
     NothingToResumeError,
-    RunInputMismatchError,
     TopologyChangedError,
+    UndecodableError,
     WorkflowMismatchError,
 )
 from raf.events import Event, Happening, Kind
+from raf.store.model import Claimed, Head, Owner, Request, Summary
 from raf.store.order import new_head
-from raf.store.port import Claimed, Head, Owner, Request, Select
 from raf.topology.fingerprint import changed_code, differences
 from raf.topology.workflow import Workflow
 from raf.values.codec import decode
@@ -53,13 +62,17 @@ class Machine:
     owner: Owner
     lease_s: float
     durability: Durability
+    on_change: OnChange = "refuse"
+    on_corrupt: OnCorrupt = "refuse"
 
-    def about(self, forked_from: str = "") -> About:
-        """What each commit of this workflow's sessions repeats."""
+    def about(self, summary: Summary) -> About:
+        """What each commit of a session of this workflow repeats; the rest is as it was."""
         return About(
             workflow=self.workflow.name,
             manifest=self.workflow.manifest,
-            forked_from=forked_from,
+            forked_from=summary.forked_from,
+            queue=summary.queue,
+            not_before=summary.wake_at if summary.status == "submitted" else None,
         )
 
     def commits(self, session_id: str, writer: Writer, durability: Durability = "sync") -> Commits:
@@ -91,11 +104,12 @@ class OwnedSession:
         self._requests: tuple[Request, ...] = () if restored is None else restored.requests
         self._journal = OpenStep() if restored is None else read_journal(restored.journal)
         self._resumed_from: str | None = None
+        self._switches = False
         self.writer: Writer
         if claimed is None:
             self.writer = MemoryWriter(Snapshot())
         else:
-            about = machine.about(head.summary.forked_from)
+            about = machine.about(head.summary)
             if restored and restored.snapshot.fingerprint != machine.workflow.fingerprint:
                 # An engine of another graph looks after it: it stays its own workflow's.
                 name, manifest = head.summary.workflow, restored.manifest
@@ -118,23 +132,45 @@ class OwnedSession:
         """The last committed step."""
         return self.snapshot.step
 
+    def summary(self) -> Summary:
+        """How the session stands, as its store knows it."""
+        if isinstance(self.writer, SessionWriter):
+            return self.writer.summary()
+        return Summary(status=self.snapshot.run.status)
+
     def check_graph(self) -> None:
-        """Refuse a session of another workflow or graph.
+        """Refuse a session of another workflow, or of a graph that may not be gone on with.
+
+        A compatible change that is allowed is recorded by the first commit that needs it.
 
         Raises:
             WorkflowMismatchError, TopologyChangedError: With what differs.
+            UndecodableError: A class changed the types of its fields, and what is held has others.
         """
         restored, workflow = self.restored, self._machine.workflow
         if restored is None:
             return
-        saved = restored.head.summary.workflow
-        if saved != workflow.name:
-            raise WorkflowMismatchError(self.session_id, saved, workflow.name)
-        if restored.snapshot.fingerprint != workflow.fingerprint:
+        self.check_workflow()
+        if lost := retyped(workflow, restored.snapshot, restored.manifest):
+            raise UndecodableError("; ".join(lost))
+        if restored.snapshot.fingerprint == workflow.fingerprint:
+            return
+        fits = is_compatible(restored, workflow)
+        self._switches = fits and self._machine.on_change == "compatible"
+        if not self._switches:
             found = differences(restored.manifest, dict(workflow.manifest))
-            raise TopologyChangedError(
-                self.session_id, restored.snapshot.fingerprint, workflow.fingerprint, found
-            )
+            graphs = (restored.snapshot.fingerprint, workflow.fingerprint)
+            raise TopologyChangedError(self.session_id, *graphs, found, fits)
+
+    def check_workflow(self) -> None:
+        """Refuse a session of another workflow.
+
+        Raises:
+            WorkflowMismatchError: It names both.
+        """
+        saved = "" if self.restored is None else self.restored.head.summary.workflow
+        if saved not in ("", self._machine.workflow.name):
+            raise WorkflowMismatchError(self.session_id, saved, self._machine.workflow.name)
 
     # -- beginning and going on ----------------------------------------------------------------
 
@@ -143,29 +179,67 @@ class OwnedSession:
 
     async def rewrite(self, ops: Sequence[Op], happenings: Sequence[Happening]) -> str:
         """Commit a change that is no step as a full checkpoint; returns its id."""
-        commits = self._commits("sync")
-        await commits.outcome(ops, happenings, How(full=True, ends_journal=False))
-        return checkpoint_id(self.session_id, self.head_commit + 1)
+        await self._switch()
+        return await self._write_full(ops, happenings, How(full=True, ends_journal=False))
 
-    async def begin_or_continue(
-        self, run_id: str, payload: bytes, digest: bytes, *, max_steps: int
-    ) -> None:
+    async def _write_full(
+        self, ops: Sequence[Op], happenings: Sequence[Happening], how: How
+    ) -> str:
+        await self._commits("sync").outcome(ops, happenings, how)
+        assert isinstance(self.writer, SessionWriter)  # noqa: S101 - what is rewritten is kept
+        return checkpoint_id(self.session_id, self.writer.numbers.commit)
+
+    async def move(
+        self, migration: Migration, ops: Sequence[Op], happenings: Sequence[Happening]
+    ) -> str:
+        """Commit a migration, and operations behind it, as a full checkpoint of this graph.
+
+        Returns:
+            The id of the checkpoint.
+        """
+        workflow = self._machine.workflow
+        if isinstance(self.writer, SessionWriter):
+            # Only now: what is written before still belongs to the graph that it was saved under.
+            self.writer.about = replace(self.writer.about, manifest=workflow.manifest)
+        how = How(full=True, ends_journal=migration.carried)
+        told = (*happenings, *migration.happenings)
+        return await self._write_full((*migration.ops, *ops), told, how)
+
+    async def _switch(self) -> None:
+        """Record a compatible change of the graph, if there is one that is allowed."""
+        restored, workflow = self.restored, self._machine.workflow
+        if not self._switches or restored is None:
+            return
+        self._switches = False
+        saved = saved_graph(restored, workflow)
+        migration = plan_migration(saved, workflow, self.snapshot, self._journal)
+        changes = differences(restored.manifest, dict(workflow.manifest))
+        told = migrated(self.snapshot.fingerprint, workflow, changes, reason="a compatible change")
+        await self.move(migration, (), [told])
+
+    async def begin_or_continue(self, entry: Entry) -> None:
         """Commit the entry of a run, or take the open one up again."""
-        snapshot = self.snapshot
-        known = None if self.restored is None else snapshot
-        if admit(self.session_id, known, run_id, digest) == "start":
-            change = start_run(
-                self._machine.workflow,
-                snapshot,
-                Run(run_id, digest),
-                payload,
-                max_steps=max_steps,
-                first=self.restored is None,
-            )
-            await self._commits("sync").outcome(change.ops, change.happenings)
-            self._journal = OpenStep()
-        else:
+        if not await self.begin(entry):
             await self._go_on(grants=False)
+
+    async def begin(self, entry: Entry) -> bool:
+        """Commit the entry of a run; False when it is open already.
+
+        Raises:
+            RunInputMismatchError, RunUnfinishedError: Another input, or another run, is.
+        """
+        known = None if self.restored is None else self.snapshot
+        if admit(self.session_id, known, entry.run_id, entry.digest) == "continue":
+            return False
+        await self._switch()
+        if isinstance(self.writer, SessionWriter):
+            about = replace(self.writer.about, queue=entry.queue, not_before=entry.at)
+            self.writer.about = about
+        first = self.restored is None
+        change = start_run(self._machine.workflow, self.snapshot, entry, first=first)
+        await self._commits("sync").outcome(change.ops, change.happenings)
+        self._journal = OpenStep()
+        return True
 
     async def resume(self, *, max_steps: int | None = None) -> None:
         """Take the unfinished run up again, granting more to a limited one.
@@ -190,6 +264,7 @@ class OwnedSession:
         )
         if restored is None or (run.status == "limited" and not grants):
             return
+        await self._switch()
         self._resumed_from = checkpoint_id(self.session_id, restored.commit)
         commits = self._commits("sync")
         if run.status == "failed":
@@ -237,10 +312,12 @@ class OwnedSession:
             return 0
         return await self.writer.prune(events_before=events_before)
 
-    async def consume(self) -> None:
-        """Consume the inbox without running anything."""
+    async def consume(self) -> RunResult:
+        """Consume the inbox without running anything; returns how the session then stands."""
         loop = self._loop("sync", wait=False)
         await loop.consume_requests()
+        self._requests = ()
+        return self._result(loop)
 
     def _loop(self, durability: Durability, *, wait: bool) -> RunLoop:
         machine = self._machine
@@ -289,52 +366,5 @@ class OwnedSession:
             pending=tuple((message.target, number) for number, message in pending),
             resumed_from=self._resumed_from,
             reason=snapshot.run.reason,
-            wake_at=min(wakes) if wakes else None,
+            wake_at=min(wakes) if wakes else self.summary().wake_at,
         )
-
-
-async def recorded_result(
-    machine: Machine, session_id: str, run_id: str, digest: bytes
-) -> RunResult | None:
-    """The recorded result of a finished run; None when no finished run has that id.
-
-    Raises:
-        RunInputMismatchError: It had another input.
-    """
-    if not machine.manager.config.enabled:
-        return None
-    record = await machine.manager.run_record(session_id, run_id)
-    data = await _copied_record(machine, session_id, run_id) if record is None else record.what.data
-    if data is None:
-        return None
-    reading = await machine.manager.store.read(session_id, Select())
-    if reading is not None and reading.head.summary.workflow not in ("", machine.workflow.name):
-        saved = reading.head.summary.workflow
-        raise WorkflowMismatchError(session_id, saved, machine.workflow.name)
-    if data.get("input") != digest:
-        raise RunInputMismatchError(session_id, run_id)
-    types = machine.workflow.types
-    return RunResult(
-        status=data["status"],
-        outputs=[decode(payload, types) for _, _, payload in data["outputs"]],
-        session_id=session_id,
-        run_id=run_id,
-        steps=data["steps"],
-        reason=data.get("reason", ""),
-    )
-
-
-async def _copied_record(machine: Machine, session_id: str, run_id: str) -> Any:
-    """The record of a run that a fork brought along with its entry."""
-    reading = await machine.manager.store.read(session_id, Select())
-    if reading is None or not reading.head.summary.forked_from:
-        return None
-    forked = await fork_event(machine.manager, session_id)
-    runs = {} if forked is None else dict(forked.what.data.get("runs", {}))
-    return runs.get(run_id)
-
-
-async def fork_event(manager: CheckpointManager, session_id: str) -> StoredEvent | None:
-    """The event by which a forked session began."""
-    _, events = await manager.events(session_id, after=0, limit=1)
-    return next((event for event in events if event.what.kind is Kind.FORKED), None)

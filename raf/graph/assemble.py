@@ -75,7 +75,11 @@ def _workflow(
 ) -> Workflow:
     code = nodes.code()
     description = manifest(
-        topology, nodes=code, conditions=codes.conditions, reducers=codes.reducers
+        topology,
+        nodes=code,
+        conditions=codes.conditions,
+        reducers=codes.reducers,
+        types=types,
     )
     return Workflow(
         topology=topology,

@@ -65,6 +65,10 @@ class Cell:
             return map_header(len(self._pairs)) + b"".join(flat)
         return self._whole or b""
 
+    def pairs(self) -> dict[bytes, bytes]:
+        """The encoded keys and values of a map; not to be changed."""
+        return dict(split_map(self._whole or b"")) if self._pairs is None else self._pairs
+
     def extend(self, items: Iterable[bytes]) -> None:
         """Grow a list by encoded items."""
         new = list(items)
@@ -77,7 +81,7 @@ class Cell:
     def update(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Set encoded keys of a map to encoded values; known keys keep their place."""
         if self._pairs is None:
-            self._pairs, self._whole = dict(split_map(self._whole or b"")), None
+            self._pairs, self._whole = self.pairs(), None
         self._pairs.update(pairs)
         self._kept = None
 

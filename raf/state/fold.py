@@ -135,8 +135,10 @@ def _changed(base: Cell | None, ops: list[StateOp]) -> list[StateOp]:
         items = tuple(item for op in ops if isinstance(op, Extend) for item in op.items)
         return [Extend(first.scope, first.key, items)] if items else []
     if all(isinstance(op, Update) for op in ops):
+        known = {} if base is None else base.pairs()
         pairs = dict(pair for op in ops if isinstance(op, Update) for pair in op.pairs)
-        return [Update(first.scope, first.key, tuple(pairs.items()))] if pairs else []
+        new = tuple((key, value) for key, value in pairs.items() if known.get(key) != value)
+        return [Update(first.scope, first.key, new)] if new else []
     result = apply_to_cell(base, ops)
     if result is None:
         return [] if base is None else [Delete(first.scope, first.key)]

@@ -17,14 +17,16 @@ from raf.clock import Clock
 from raf.errors import (
     LeaseLostError,
     SessionBusyError,
+    SessionExistsError,
     SessionNotFoundError,
     StoreClosedError,
 )
-from raf.store.order import after_commit, check_follows, commit_info, new_head
-from raf.store.owner import LeaseWatch
-from raf.store.port import (
+from raf.store.adopted import adopted_head, check_adoptable
+from raf.store.due import Places, choose
+from raf.store.model import (
     Claimed,
     Commit,
+    Due,
     Head,
     Held,
     Kind,
@@ -35,9 +37,11 @@ from raf.store.port import (
     RecordInfo,
     Request,
     Select,
-    Store,
     check_session_id,
 )
+from raf.store.order import after_commit, check_follows, commit_info, new_head
+from raf.store.owner import LeaseWatch
+from raf.store.port import Store
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +116,10 @@ class _Session:
         ]
         self.commits[:end] = left
         self.kept.update((r.info.position, r) for r in left if r.info.position in self.kept)
+
+    def log(self) -> tuple[Record, ...]:
+        """All commits, and the open journal between them."""
+        return tuple(sorted([*self.commits, *self.journal], key=_position))
 
     def run(self, run_id: str) -> Record | None:
         """The newest commit that finished this run."""
@@ -190,19 +198,48 @@ class MemoryStore(Store):
             held = session.head.held
             if held is not None and self._watch.binds(session_id, held):
                 raise SessionBusyError(session_id, str(held.owner), self._watch.until(held))
-            epoch = session.head.epoch + 1
-            lease = Lease(
-                session_id=session_id,
-                nonce=session.head.nonce,
-                epoch=epoch,
-                owner=owner,
-                duration_s=lease_s,
-                expires_boot=self.clock.boot() + lease_s,
-                position=session.head.position + 1,
-            )
-            session.head = replace(session.head, epoch=epoch, held=_held(lease))
-            session.add(Kind.CLAIM, now, took_over=held is not None)
-            return Claimed(lease=lease, took_over=held is not None, created=created)
+            return self._take(session, owner, lease_s, created=created)
+
+    def _take(
+        self, session: _Session, owner: Owner, lease_s: float, *, created: bool = False
+    ) -> Claimed:
+        head = session.head
+        lease = Lease(
+            session_id=head.session_id,
+            nonce=head.nonce,
+            epoch=head.epoch + 1,
+            owner=owner,
+            duration_s=lease_s,
+            expires_boot=self.clock.boot() + lease_s,
+            position=head.position + 1,
+        )
+        took_over = head.held is not None
+        session.head = replace(head, epoch=lease.epoch, held=_held(lease))
+        session.add(Kind.CLAIM, self.clock.now(), took_over=took_over)
+        return Claimed(lease=lease, took_over=took_over, created=created)
+
+    async def claim_due(
+        self, owner: Owner, due: Due, *, lease_s: float, limit: int
+    ) -> list[Claimed]:
+        with self._lock:
+            self._check_open()
+            free: list[Head] = []
+            held: list[str] = []
+            for head in (session.head for session in self._sessions.values()):
+                if self._watch.binds(head.session_id, head.held):
+                    held.append(head.summary.queue)
+                else:
+                    free.append(head)
+            places = Places(due, held)
+            claimed: list[Claimed] = []
+            for head in choose(free, due, self.clock.now(), places):
+                if len(claimed) >= limit:
+                    break
+                if places.free(head.summary.queue):
+                    places.take(head.summary.queue)
+                    session = self._sessions[head.session_id]
+                    claimed.append(self._take(session, owner, lease_s))
+            return claimed
 
     async def renew(self, leases: Sequence[Lease]) -> list[bool]:
         with self._lock:
@@ -275,6 +312,8 @@ class MemoryStore(Store):
                 infos=tuple(r.info for r in session.commits) if select.infos else (),
                 kept=tuple(r.info for r in session.kept.values()) if select.kept else (),
                 run=None if select.run is None else session.run(select.run),
+                log=session.log() if select.log else (),
+                inbox=tuple(session.requests) if select.inbox else (),
             )
 
     async def request(self, session_id: str, request_id: str, kind: str, body: bytes) -> Request:
@@ -319,6 +358,22 @@ class MemoryStore(Store):
             self._owned(lease)
             self._last_epochs[lease.session_id] = lease.epoch
             del self._sessions[lease.session_id]
+
+    async def adopt(self, session: Reading) -> None:
+        with self._lock:
+            name = session.head.session_id
+            if self._find(name) is not None:
+                raise SessionExistsError(name)
+            check_adoptable(session)
+            commits = [record for record in session.log if record.info.kind is Kind.COMMIT]
+            self._sessions[name] = _Session(
+                head=adopted_head(session.head, self._last_epochs.get(name, 0)),
+                commits=commits,
+                kept={r.info.position: r for r in commits if r.info.body_size},
+                journal=[record for record in session.log if record.info.kind is not Kind.COMMIT],
+                requests=list(session.inbox),
+                by_request_id={request.request_id: request for request in session.inbox},
+            )
 
 
 def _held(lease: Lease) -> Held:

@@ -7,7 +7,7 @@ refused before anything is written.  The fence (epoch) and "my own retry" (commi
 from dataclasses import replace
 
 from raf.errors import CommitOrderError
-from raf.store.port import Commit, Head, Kind, RecordInfo, Summary
+from raf.store.model import Commit, Head, Kind, RecordInfo, Summary
 
 
 def check_follows(

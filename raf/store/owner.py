@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 
 from raf.clock import Clock, utc_text
-from raf.store.port import Held, Owner
+from raf.store.model import Held, Owner
 
 _START_TIME = 22 - 3  # proc(5): field 22 of stat, counted from field 3
 # Who holds a session whose lease is lost or damaged: somebody of no known boot, so that the lease

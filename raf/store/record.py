@@ -30,6 +30,9 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBIQQ")
 CHECKSUM = struct.Struct("<Q")
 
+# Clear fields of a file are few; those of a pack grow with what was pruned.
+MAX_META = 1 << 28
+
 MAGIC_AT = 0
 VERSION_AT = 4
 CONTENT_AT = 5
@@ -48,6 +51,13 @@ class Content(IntEnum):
     REQUEST = 2
     LEASE = 3
     MARKER = 4
+    # Frames of an export file, one behind the other (`raf.store.container`).
+    EXPORT = 5
+    SESSION = 6
+    LOGGED = 7
+    REQUESTED = 8
+    SESSION_END = 9
+    EXPORT_END = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +114,8 @@ def unpack(data: bytes, content: Content, session_id: str, record: str) -> Frame
     body_at = META_AT + lengths[0]
     events_at = body_at + lengths[1]
     try:
-        meta = msgpack.unpackb(data[META_AT:body_at], unicode_errors="surrogatepass")
-    except (ValueError, msgpack.UnpackException) as error:
+        meta = msgpack.unpackb(data[META_AT:body_at], unicode_errors="surrogatepass", max_ext_len=0)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
         why = f"its clear fields cannot be read: {error}"
         raise CorruptRecordError(session_id, record, why) from error
     if version != VERSION or found != content or not isinstance(meta, dict):
@@ -122,10 +132,17 @@ def _fault(data: bytes) -> str:
     if magic != MAGIC:
         return "it does not begin with the mark of a record"
     if version > VERSION:
+        if _fits(data[:VERSION_AT] + bytes([VERSION]) + data[VERSION_AT + 1 :]):
+            return "its version is not the one that was written"
         raise FormatVersionError(version, VERSION)
+    if lengths[0] > MAX_META:
+        return f"its clear fields have {lengths[0]} bytes, more than {MAX_META}"
     if len(data) != SMALLEST + sum(lengths):
         return f"it has {len(data)} bytes and should have {SMALLEST + sum(lengths)}"
+    return "" if _fits(data) else "its checksum does not fit its bytes"
+
+
+def _fits(data: bytes) -> bool:
+    """Whether the checksum is that of the bytes before it."""
     (checksum,) = CHECKSUM.unpack_from(data, len(data) - CHECKSUM.size)
-    if xxhash.xxh3_64_intdigest(memoryview(data)[: -CHECKSUM.size]) != checksum:
-        return "its checksum does not fit its bytes"
-    return ""
+    return bool(xxhash.xxh3_64_intdigest(memoryview(data)[: -CHECKSUM.size]) == checksum)

@@ -5,6 +5,7 @@ it uses; a URL with an unknown part is refused rather than half understood.
 """
 
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import parse_qsl
 
 from raf.clock import Clock
@@ -19,7 +20,8 @@ def open_store(url_or_store: str | Store, *, clock: Clock | None = None) -> Stor
 
     Args:
         url_or_store: `memory:`, `file:DIR`, `sqlite:PATH` (with `?synchronous=normal` if a power
-            cut may take the last commits), or a store, which is returned as it is.
+            cut may take the last commits), `postgresql://...` or `redis://...` (their classes tell
+            the options), or a store, which is returned as it is.
         clock: The clock of a store that is made here; the machine's when None.
 
     Raises:
@@ -73,6 +75,30 @@ def _sqlite(rest: str, clock: Clock | None) -> Store:
     raise ConfigurationError(f"sqlite: synchronous is full or normal, not {synchronous!r}")
 
 
+def _redis(scheme: str, rest: str, clock: Clock | None) -> Store:
+    try:
+        from raf.store.redis import RedisStore  # noqa: PLC0415 - each backend loads on first use
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "redis":
+            raise
+        raise ConfigurationError(
+            "the redis store needs `pip install 'raf-engine[redis]'`"
+        ) from error
+    return RedisStore(f"{scheme}:{rest}", clock=clock)
+
+
+def _postgres(rest: str, clock: Clock | None) -> Store:
+    try:
+        from raf.store.postgres import PostgresStore  # noqa: PLC0415 - each loads on first use
+    except ImportError as error:
+        if error.name and not error.name.startswith("psycopg"):
+            raise
+        raise ConfigurationError(
+            "the Postgres store needs `pip install 'raf-engine[postgres]'`"
+        ) from error
+    return PostgresStore(f"postgresql:{rest}", clock=clock)
+
+
 def _parts(scheme: str, what: str, rest: str) -> tuple[str, dict[str, str]]:
     """The path and the options behind it."""
     path, _, query = rest.partition("?")
@@ -96,23 +122,12 @@ def _refuse_unknown(scheme: str, options: dict[str, str]) -> None:
         raise ConfigurationError(f"{scheme}: knows no option {', '.join(sorted(options))}")
 
 
-def _not_here(extra: str) -> Callable[[str, Clock | None], Store]:
-    def refuse(rest: str, clock: Clock | None) -> Store:
-        del rest, clock  # the URL may hold a password: say nothing of it
-        raise ConfigurationError(
-            f"this version has no {extra} store yet; it will come with "
-            f"`pip install 'raf-engine[{extra}]'`"
-        )
-
-    return refuse
-
-
 _OPENERS: dict[str, Callable[[str, Clock | None], Store]] = {
     "memory": _memory,
     "file": _file,
     "sqlite": _sqlite,
-    "postgres": _not_here("postgres"),
-    "postgresql": _not_here("postgres"),
-    "redis": _not_here("redis"),
-    "rediss": _not_here("redis"),
+    "postgres": _postgres,
+    "postgresql": _postgres,
+    "redis": partial(_redis, "redis"),
+    "rediss": partial(_redis, "rediss"),
 }

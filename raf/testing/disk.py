@@ -15,32 +15,19 @@ first, and a file that was being written keeps half of its bytes.  From then on 
 
 import asyncio
 import os
+import random
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from raf.store.file.disk import Disk
+from raf.testing.lost import Change, lost_changes
 
 
 class PowerLossError(Exception):
     """The machine is off; no part of raf's error tree, so nothing in the store handles it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Change:
-    """A change of names in one folder that was not synced; `undo` is told where that folder is."""
-
-    folder: Path
-    undo: Callable[[Path], None]
-
-    def moved(self, source: Path, target: Path) -> None:
-        """Follow a folder that got another name."""
-        if self.folder.is_relative_to(source):
-            self.folder = target / self.folder.relative_to(source)
 
 
 class CrashingDisk(Disk):
@@ -52,6 +39,8 @@ class CrashingDisk(Disk):
             store.
         kept: Which part of the changes of a folder that were not synced reached the platter, from
             0.0 (none) to 1.0 (all); the oldest first, as a journaling file system orders them.
+        chance: With it a disk that keeps no order: each change is kept with the likelihood `kept`,
+            whatever happened to others, unless an earlier one of the same names is lost.
 
     Example:
         >>> import asyncio, tempfile
@@ -69,14 +58,22 @@ class CrashingDisk(Disk):
         True
     """
 
-    def __init__(self, n: int, *, vault: str | os.PathLike[str], kept: float = 0.0) -> None:
+    def __init__(
+        self,
+        n: int,
+        *,
+        vault: str | os.PathLike[str],
+        kept: float = 0.0,
+        chance: random.Random | None = None,
+    ) -> None:
         self.calls = 0
         self.crashed = False
         self._n = n
         self._vault = Path(vault)
         self._vault.mkdir(parents=True, exist_ok=True)
         self._kept = kept
-        self._changes: list[_Change] = []
+        self._chance = chance
+        self._changes: list[Change] = []
         self._saved = 0
         self._lock = threading.RLock()
 
@@ -97,22 +94,15 @@ class CrashingDisk(Disk):
 
     def _lose_power(self) -> None:
         self.crashed = True
-        count = Counter(change.folder for change in self._changes)
-        keep = {folder: int(number * self._kept) for folder, number in count.items()}
-        undo: list[_Change] = []
-        for change in self._changes:
-            if keep[change.folder] > 0:
-                keep[change.folder] -= 1
-            else:
-                undo.append(change)
-        self._changes = undo
+        self._changes = lost_changes(self._changes, self._kept, self._chance)
         while self._changes:
             change = self._changes.pop()
             change.undo(change.folder)
         raise PowerLossError
 
-    def _remember(self, path: str, undo: Callable[[Path], None]) -> None:
-        self._changes.append(_Change(folder=Path(path).parent, undo=undo))
+    def _remember(self, path: str, undo: Callable[[Path], None], *others: str) -> None:
+        names = frozenset({Path(path).name, *others})
+        self._changes.append(Change(folder=Path(path).parent, names=names, undo=undo))
 
     def _appeared(self, path: str) -> None:
         name = Path(path).name
@@ -167,7 +157,7 @@ class CrashingDisk(Disk):
                 if replaced is not None:
                     replaced.rename(folder / new.name)
 
-            self._remember(target, undo)
+            self._remember(target, undo, old.name)
 
     def remove(self, path: str) -> None:
         with self._lock:

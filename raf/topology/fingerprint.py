@@ -5,8 +5,9 @@ Rules of this file:
   nothing else.  Equal topologies have equal canonical forms, in every process.
 - A field added to the model changes every fingerprint: leave it out here while it has its default.
 - The fingerprint is the SHA-256 of the canonical JSON, behind a prefix that names the format.
-- A manifest is the canonical form plus what only explains or informs: payload types and digests of
-  the code behind condition and reducer names.  These never change the fingerprint.
+- A manifest is the canonical form plus what only explains or informs: payload types, the fields of
+  classes, and digests of the code behind condition and reducer names.  These never change the
+  fingerprint.
 - `differences` is empty for equal canonical forms, and only for these.
 """
 
@@ -30,6 +31,8 @@ from raf.topology.model import (
     Topology,
 )
 from raf.topology.workflow import Condition, NodeCode
+from raf.values.registry import TypeTable, default_tag
+from raf.values.retyped import field_types
 
 PREFIX: Final = "raf1:"
 FORMAT: Final = 1
@@ -98,11 +101,13 @@ def manifest(
     nodes: Mapping[str, NodeCode],
     conditions: Mapping[str, Condition],
     reducers: Mapping[str, str],
+    types: TypeTable | None = None,
 ) -> Json:
     """What is kept of a graph so that a later difference can be named.
 
     Args:
         topology: The graph.
+        types: The classes that stored values may hold, for the types of their fields.
         nodes: The code of each node, for its payload types.
         conditions: The code of conditions, for the digests of their sources.
         reducers: Digest of the source of each named reducer.
@@ -118,7 +123,18 @@ def manifest(
         },
         "conditions": {name: conditions[name].source_digest for name in sorted(conditions)},
         "reducers": {name: reducers[name] for name in sorted(reducers)},
+        "classes": {} if types is None else _classes(types),
     }
+
+
+def _classes(types: TypeTable) -> Json:
+    """The types of the fields of each class, by the tag under which it is stored."""
+    found = {}
+    for cls in types.classes:
+        if fields := field_types(cls):
+            texts = {name: annotation_text(fields[name]) for name in sorted(fields)}
+            found[types.tag_of(cls) or default_tag(cls)] = texts
+    return {tag: found[tag] for tag in sorted(found)}
 
 
 def annotation_text(annotation: Any) -> str:
@@ -140,6 +156,22 @@ def changed_code(saved: Json, current: Json) -> tuple[str, ...]:
             if before[name] and after[name] and before[name] != after[name]
         }
     return tuple(sorted(changed))
+
+
+def changed_fields(
+    saved: Mapping[str, Any], current: Mapping[str, Any]
+) -> dict[str, frozenset[str]]:
+    """Fields whose declared type changed while their class kept its tag and version, by tag."""
+    before, after = saved.get("classes", {}), current.get("classes", {})
+    changed = {
+        tag: frozenset(
+            name
+            for name in before[tag].keys() & after[tag].keys()
+            if before[tag][name] != after[tag][name]
+        )
+        for tag in before.keys() & after.keys()
+    }
+    return {tag: names for tag, names in changed.items() if names}
 
 
 def differences(saved: Json, current: Json) -> tuple[str, ...]:

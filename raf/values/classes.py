@@ -5,7 +5,8 @@ Rules of this file
        Everything that an instance holds is stored, or the instance is refused: nothing is cut.
     2. Building calls neither `__init__` nor a validator: the fields are put back as they were.
     3. Fields are stored by name, in declared order.  When the class has changed since: a new field
-       takes its default, one without a default and one that is gone are errors that name it.
+       takes its default, one without a default and one that is gone are errors that name it, unless
+       the class has another version and a way there.
     4. pydantic is read through the attributes its models carry; it is not imported here.
 
 Theory of operation
@@ -15,7 +16,6 @@ Theory of operation
 """
 
 import dataclasses
-import enum
 import functools
 import inspect
 import operator
@@ -23,12 +23,12 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import msgpack
-
 from raf.errors import NotSerializableError, UndecodableError
+from raf.values.enums import EnumPlan
 from raf.values.forms import DATACLASS, MODEL, NAMED_TUPLE, Form, kind_of
-from raf.values.scalars import ENUM, ext
+from raf.values.versions import Way
 
+_PARTS_OF_MODEL = 4  # fields, extra, names of given fields, private attributes
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
 
 
@@ -40,6 +40,7 @@ class Plan:
     def __init__(self, cls: type, tag: str, names: tuple[str, ...], *, base: type = object) -> None:
         self.cls = cls
         self.tag = tag
+        self.way = Way()  # from the version that the tag tells to today's
         self.names = names
         self.nameset = frozenset(names)
         for parent in cls.__mro__:
@@ -111,7 +112,8 @@ class Plan:
         for name in fields:
             if name not in self.nameset:
                 raise UndecodableError(
-                    f"{self.tag} has no field {name!r}: keep the field, or register the old class"
+                    f"{self.tag} has no field {name!r}: keep the field, or say what becomes of it "
+                    "with register_type(version=..., upgrade=...)"
                 )
         whole: dict[str, Any] = {}
         for name in self.names:
@@ -121,8 +123,18 @@ class Plan:
     def missing(self, name: str) -> UndecodableError:
         """The error for a field that is neither stored nor given by a default."""
         return UndecodableError(
-            f"{self.tag} was stored without field {name!r}: give the field a default"
+            f"{self.tag} was stored without field {name!r}: give the field a default, or say what "
+            "it is in old values with register_type(version=..., upgrade=...)"
         )
+
+    def takes(self, form: Form) -> bool:
+        """Whether what was stored in this form can become an instance."""
+        other = bool(self.way) and form.instance and self.form.instance
+        return form is self.form or other
+
+    def upgraded(self, parts: list[Any]) -> list[Any]:
+        """What was stored of an older version, in any form, as today's version is stored."""
+        return [self.way.go(_held(parts, self.tag), dict)]
 
     def checked(self, parts: list[Any], count: int) -> dict[str, Any]:
         """The stored fields, fitted to the class; refuses a damaged list."""
@@ -303,6 +315,19 @@ class ModelPlan(Plan):
         object.__setattr__(value, "__pydantic_private__", self._private(private))
         return value
 
+    def upgraded(self, parts: list[Any]) -> list[Any]:
+        """Each name of the upgraded data where it belongs; what the upgrade made counts as given."""
+        before = _held(parts, self.tag)
+        given = set(parts[2]) if len(parts) == _PARTS_OF_MODEL else set(before)
+        data = self.way.go(dict(before), dict)
+        private = {name: part for name, part in data.items() if name in self.private}
+        fields = {name: part for name, part in data.items() if name not in private}
+        extra = {name: part for name, part in fields.items() if name not in self.nameset}
+        if self.extra:
+            fields = {name: part for name, part in fields.items() if name not in extra}
+        named = sorted(n for n in fields if n in given or n not in before)
+        return [fields, extra if self.extra else None, named, private or None]
+
     def _private(self, stored: dict[str, Any] | None) -> dict[str, Any] | None:
         """The private attributes, new ones filled by their defaults."""
         if not self.private and not stored:
@@ -336,37 +361,6 @@ class ModelPlan(Plan):
         return info.get_default(call_default_factory=True, validated_data=_fields)
 
 
-class EnumPlan:
-    """Enum members by name; flags, which combine, by value."""
-
-    def __init__(self, cls: type[enum.Enum], tag: str) -> None:
-        self.cls = cls
-        self.tag = tag
-        self.flag = issubclass(cls, enum.Flag)
-        self._known: dict[Any, Any] = {}
-
-    def take(self, value: Any) -> Any:
-        """The extension value that stands for the member."""
-        key = value._value_ if self.flag else value._name_
-        known = self._known.get(key)
-        if known is None:
-            stored = key.to_bytes((key.bit_length() + 8) // 8, signed=True) if self.flag else key
-            packed = msgpack.packb([self.tag, stored], unicode_errors="surrogatepass")
-            known = self._known[key] = ext(ENUM, packed)
-        return known
-
-    def build(self, stored: object) -> Any:
-        """The member; refuses a name or value that the class does not have."""
-        if self.flag and type(stored) is bytes:
-            number = int.from_bytes(stored, signed=True)
-            member = self.cls(number)
-            if type(member) is self.cls and member.value == number:
-                return member
-        elif not self.flag and type(stored) is str and stored in self.cls.__members__:
-            return self.cls.__members__[stored]
-        raise UndecodableError(f"{self.tag} has no member {stored!r}")
-
-
 _PLANS: dict[str, Callable[[Any, str], Plan | EnumPlan]] = {
     "dataclass": DataclassPlan,
     "named tuple": NamedTuplePlan,
@@ -375,13 +369,28 @@ _PLANS: dict[str, Callable[[Any, str], Plan | EnumPlan]] = {
 }
 
 
-def plan_for(cls: type, tag: str) -> Plan | EnumPlan:
+def plan_for(cls: type, tag: str, way: Way | None = None) -> Plan | EnumPlan:
     """The plan for a class of one of the storable kinds.
+
+    Args:
+        cls: the class.
+        tag: the tag that was found, or is to be written.
+        way: what leads from the version of a tag that was found to today's.
 
     Raises:
         NotSerializableError: the class keeps a part of its value where no plan reaches it.
     """
-    return _PLANS[kind_of(cls) or "dataclass"](cls, tag)
+    plan = _PLANS[kind_of(cls) or "dataclass"](cls, tag)
+    plan.way = way or plan.way
+    return plan
+
+
+def _held(parts: list[Any], tag: str) -> dict[str, Any]:
+    """All that a stored instance held, by name: fields, and of a model extra and private ones."""
+    named = [parts[place] for place in (0, 1, 3) if place < len(parts)]
+    if not named or any(part is not None and not isinstance(part, dict) for part in named):
+        raise UndecodableError(f"{tag}: damaged instance")
+    return {name: value for part in named for name, value in (part or {}).items()}
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

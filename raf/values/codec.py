@@ -28,12 +28,13 @@ from raf.values.prepared import Prepared, prepare
 from raf.values.reader import Reader
 from raf.values.registry import REGISTRY, TypeTable
 from raf.values.spans import FORM_HEAD, array_header, map_header, split_array, split_map
-from raf.values.walk import MAX_NESTING, blame, holds_foreign
+from raf.values.walk import MAX_NESTING, MAX_READING, blame, holds_foreign
 from raf.values.writer import MAX_BYTES, SAID, Writer
 
 __all__ = [
     "MAX_BYTES",
     "MAX_NESTING",
+    "MAX_READING",
     "array_header",
     "decode",
     "decode_shared",

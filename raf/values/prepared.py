@@ -11,10 +11,12 @@ from typing import Any
 import msgpack
 
 from raf.errors import NotSerializableError, UndecodableError
-from raf.values.classes import EnumPlan, Plan, plan_for
+from raf.values.classes import Plan, plan_for
+from raf.values.enums import EnumPlan
 from raf.values.forms import kind_of
 from raf.values.registry import REGISTRY, TypeTable
 from raf.values.scalars import DECODERS, ENUM
+from raf.values.versions import split_tag
 from raf.values.walk import FOREIGN
 
 
@@ -56,7 +58,8 @@ class Prepared:
                     f"unknown type tag {tag!r}: declare the class by annotation, or register it "
                     "with register_type(tag=..., aliases=...)"
                 )
-            plan = self.by_tag[tag] = plan_for(cls, tag)
+            way = REGISTRY.versions_of(cls).way_from(*split_tag(tag))
+            plan = self.by_tag[tag] = plan_for(cls, tag, way)
             if isinstance(plan, Plan):
                 self.plans.setdefault(cls, plan)
         return plan

@@ -89,8 +89,9 @@ class Reader:
     def _instance(self, items: list[Any], form: Form) -> Any:
         self._inside -= form.instance
         plan = self.prepared.plan(items[0] if items else None)
-        if not isinstance(plan, Plan) or plan.form is not form:
+        if not isinstance(plan, Plan) or (plan.form is not form and not plan.takes(form)):
             raise UndecodableError(f"{plan.tag} was stored as a {form.name} and is none now")
         if not plan.shareable:
             self.models = True
-        return plan.build(items[1:])
+        parts = items[1:]
+        return plan.build(plan.upgraded(parts) if plan.way.steps else parts)

@@ -5,6 +5,8 @@ Rules of this file
        of, or by `register_type`.  Nothing is imported by a name found in data.
     2. A tag names one class.  Two classes on one tag are an error that names both.
     3. The default tag is `module:qualname`; a registered tag outlives a move of the class.
+    4. A class that changed so that old values do not fit by themselves has a version, and upgrades
+       that lead there (`versions`).
 
 Theory of operation
     A table holds the classes reachable from annotations; the registry holds those registered by
@@ -16,13 +18,16 @@ import dataclasses
 import enum
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from raf.errors import ConfigurationError
 from raf.values.forms import kind_of
 from raf.values.hints import alias_target, field_hints
+from raf.values.versions import Upgrade, Versions, split_tag
+
+FIRST: Final = Versions()
 
 C = TypeVar("C", bound=type)
 
@@ -54,8 +59,11 @@ class Registry:
         self.changes = 0  # grows with each registration, so that prepared look-ups notice
         self._classes: dict[str, type] = {}
         self._tags: dict[type, str] = {}
+        self._versions: dict[type, Versions] = {}
 
-    def add(self, cls: type, tag: str | None, aliases: tuple[str, ...]) -> None:
+    def add(
+        self, cls: type, tag: str | None, aliases: tuple[str, ...], versions: Versions = FIRST
+    ) -> None:
         """Registers a class under its tag and aliases; nothing changes when it is refused."""
         if kind_of(cls) is None:
             raise ConfigurationError(
@@ -65,6 +73,8 @@ class Registry:
         written = tag or default_tag(cls)
         names = (written, *aliases)
         for name in names:
+            if split_tag(name) != (name, 1):
+                raise ConfigurationError(f"tag {name!r} ends in a version: give it as version=")
             known = self._classes.get(name)
             if known is not None and not _redefines(cls, known):
                 raise ConfigurationError(
@@ -74,7 +84,8 @@ class Registry:
             self._tags.pop(self._classes.get(name, cls), None)
             self._classes[name] = cls
         self._classes.setdefault(default_tag(cls), cls)
-        self._tags[cls] = written
+        self._tags[cls] = versions.tagged(written)
+        self._versions[cls] = versions
         self.changes += 1
 
     def resolve(self, tag: str) -> type | None:
@@ -82,8 +93,12 @@ class Registry:
         return self._classes.get(tag)
 
     def tag_of(self, cls: type) -> str | None:
-        """The tag under which a registered class is written."""
+        """The tag under which a registered class is written, with its version."""
         return self._tags.get(cls)
+
+    def versions_of(self, cls: type) -> Versions:
+        """The version of a class; one that was not registered has its first."""
+        return self._versions.get(cls, FIRST)
 
 
 def _redefines(new: type, old: type) -> bool:
@@ -96,13 +111,30 @@ REGISTRY = Registry()
 
 
 @overload
-def register_type(cls: C, *, tag: str | None = None, aliases: tuple[str, ...] = ()) -> C: ...
+def register_type(
+    cls: C,
+    *,
+    tag: str | None = None,
+    aliases: tuple[str, ...] = (),
+    version: int = 1,
+    upgrade: Mapping[int, Upgrade] | None = None,
+) -> C: ...
 @overload
 def register_type(
-    cls: None = None, *, tag: str | None = None, aliases: tuple[str, ...] = ()
+    cls: None = None,
+    *,
+    tag: str | None = None,
+    aliases: tuple[str, ...] = (),
+    version: int = 1,
+    upgrade: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[C], C]: ...
 def register_type(
-    cls: C | None = None, *, tag: str | None = None, aliases: tuple[str, ...] = ()
+    cls: C | None = None,
+    *,
+    tag: str | None = None,
+    aliases: tuple[str, ...] = (),
+    version: int = 1,
+    upgrade: Mapping[int, Upgrade] | None = None,
 ) -> C | Callable[[C], C]:
     """Lets instances of a class stand in stored values, whatever the annotations say.
 
@@ -114,23 +146,41 @@ def register_type(
         tag: the name written into records, instead of `module:qualname`; give one before the class
             moves, and the move costs nothing.
         aliases: former tags that are still read.
+        version: grows by one when values that were stored do not fit the class any more: a field
+            lost, renamed, or of another type, a new one without a default, a member renamed.
+        upgrade: version → function, which makes the plain data of the next version of it: the dict
+            of all that an instance held, by name; for an enum, the stored name (a flag's number).
+            What stands in the dict inside is of today already.
 
     Returns:
         The class itself, or a decorator.
 
     Raises:
-        ConfigurationError: the class is of no storable kind, or the tag names another class;
-            nothing was registered.
+        ConfigurationError: the class is of no storable kind, the tag names another class, or the
+            versions cannot be meant; nothing was registered.
 
     Example:
+        >>> from dataclasses import dataclass
         >>> @register_type(tag="invoice", aliases=("billing:Invoice",))
         ... @dataclass
         ... class Invoice:
         ...     number: str
+
+        Later, when `number` became `code` and lost its leading zeros:
+
+        >>> def to_2(fields):
+        ...     return {"code": int(fields["number"])}
+        >>> @register_type(tag="invoice", version=2, upgrade={1: to_2})
+        ... @dataclass
+        ... class Invoice:
+        ...     code: int
     """
+    versions = Versions(version, dict(upgrade or {}))
     if cls is None:
-        return lambda late: register_type(late, tag=tag, aliases=aliases)
-    REGISTRY.add(cls, tag, aliases)
+        return lambda late: register_type(
+            late, tag=tag, aliases=aliases, version=version, upgrade=upgrade
+        )
+    REGISTRY.add(cls, tag, aliases, versions)
     return cls
 
 
@@ -182,7 +232,8 @@ class TypeTable:
 
     def resolve(self, tag: str) -> type | None:
         """The class that a tag names, or None; nothing is imported to find it."""
-        return self._classes.get(tag) or REGISTRY.resolve(tag)
+        name, _ = split_tag(tag)
+        return self._classes.get(name) or REGISTRY.resolve(name)
 
     def tag_of(self, cls: type) -> str | None:
         """The tag under which instances of the class are written, or None when it is not known."""

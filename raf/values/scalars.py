@@ -14,6 +14,7 @@ Theory of operation
 """
 
 import decimal
+import re
 import struct
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
@@ -38,6 +39,7 @@ _TIME = struct.Struct(">BBBIB")  # hour minute second microsecond fold
 _DELTA = struct.Struct(">iII")  # days seconds microseconds
 _OFFSET = struct.Struct(">q")  # microseconds east of UTC
 _UUID_BYTES = 16
+_ZONE_KEY = re.compile(rb"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
 # pydantic gives the datetimes that it reads from text a class of its own for fixed offsets.
 _PYDANTIC_ZONE = ("pydantic_core._pydantic_core", "TzInfo")
 _SAFETY = {b"": SafeUUID.unknown, b"\x01": SafeUUID.safe, b"\x02": SafeUUID.unsafe}
@@ -144,7 +146,10 @@ def _get_zone(payload: bytes) -> tzinfo | None:
     if kind == b"":
         return None
     if kind == b"Z":
-        return ZoneInfo(_get_text(rest))
+        # The zone database is files, and may be a package: no key leads anywhere else.
+        if not _ZONE_KEY.fullmatch(rest):
+            raise ValueError("damaged time zone")
+        return ZoneInfo(rest.decode("ascii"))
     offset = timedelta(microseconds=_OFFSET.unpack(rest[: _OFFSET.size])[0])
     if kind == b"N":
         return timezone(offset, _get_text(rest[_OFFSET.size :]))

@@ -47,6 +47,7 @@ _PLAIN = _RANKS | _SETS
 _LONGEST_KEY = 40  # characters of a key's repr that are shown in a path
 
 MAX_NESTING = 256  # containers within containers; a class instance counts as two
+MAX_READING = 1024  # the same in bytes that are read: where msgpack stops
 TOO_DEEP = f"it is nested deeper than {MAX_NESTING} levels"
 
 PlanOf = Callable[[type], Plan | None]

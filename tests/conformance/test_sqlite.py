@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from raf.clock import Clock
 from raf.store.port import Store
 from raf.store.sqlite import SqliteStore
@@ -13,6 +15,7 @@ class TestSqlite(StoreSuite):
         return SqliteStore(tmp_path / "runs.db", clock=clock)
 
 
+@pytest.mark.slow
 class TestSqliteNormal(StoreSuite):
     async def make_store(self, tmp_path: Path, clock: Clock) -> Store:
         return SqliteStore(tmp_path / "runs.db", synchronous="normal", clock=clock)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.crash.backends import forget, url_of
 from tests.crash.life import Died, Kill, Life
-from tests.crash.look import url_of
 from tests.crash.phases import (
     AFTER_COMMIT,
     BEFORE_COMMIT,
@@ -25,6 +25,7 @@ from tests.crash.phases import (
 from tests.crash.points import points_of_backend, store_point
 from tests.crash.script import Job
 from tests.crash.unbroken import Unbroken, unbroken
+from tests.crash.witness import Witness
 
 SIDE_BY_SIDE: Final = 2
 DURABILITIES: Final = ("sync", "async", "exit")
@@ -42,7 +43,7 @@ class Campaign:
 
     Args:
         folder: Where its sessions live.
-        backend: "file" or "sqlite".
+        backend: One of the durable stores.
         seed: What the plan is drawn from.
         kills: So many kills are to count, at least.
         random_share: Which part of the kills beyond the first of each point is at random moments.
@@ -63,6 +64,7 @@ class Campaign:
     _models: dict[int, Unbroken] = field(default_factory=dict)
     _totals: Counter[str] = field(default_factory=Counter)
     _missed: Counter[str] = field(default_factory=Counter)
+    _witness: Witness = field(init=False)
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
@@ -95,9 +97,10 @@ class Campaign:
         """Kill until every point has killed and enough kills count."""
         for seed in range(SEEDS):
             self._models[seed] = await unbroken(seed, self.folder)
-        await self._measure()
-        self._plan()
-        await asyncio.gather(*(self._work() for _ in range(SIDE_BY_SIDE)))
+        async with Witness() as self._witness:
+            await self._measure()
+            self._plan()
+            await asyncio.gather(*(self._work() for _ in range(SIDE_BY_SIDE)))
 
     async def _measure(self) -> None:
         """Count the passes of each point in a session that nobody kills."""
@@ -133,9 +136,9 @@ class Campaign:
     def _aimed(self, phase: str) -> list[Kill]:
         """Kills that hit a phase which has none so far."""
         commit = store_point(self.backend, "commit")
-        create = ".create" if self.backend == "file" else ""
+        made = f"store.{self.backend}.claim{'.create' if self.backend == 'file' else ''}"
         first = {
-            BEFORE_ENTRY: Kill(point=f"store.{self.backend}.claim{create}.after"),
+            BEFORE_ENTRY: Kill(point=f"{made}.after"),
             COMPACTION: Kill(point=f"{commit}.before", hit=4),  # behind three of the first chain
             RENEWAL: Kill(point=f"store.{self.backend}.renew.before"),
             BESIDE: Kill(point=f"{store_point(self.backend, 'delete')}.before"),
@@ -148,17 +151,13 @@ class Campaign:
             "journal": f"{store_point(self.backend, 'append')}.before",
             "claim": f"{store_point(self.backend, 'claim')}.before",
             "request": f"{store_point(self.backend, 'request')}.before",
-            "prune": f"store.{self.backend}.prune{self._of_pack}.before",
+            "prune": f"{store_point(self.backend, 'prune')}.before",
             "node": "script.node.before",
             "effect": "script.effect.before",
             "step": "engine.step.before_run",
         }
         point = then.get(phase, f"store.{self.backend}.{phase}.before")
         return [Kill(point=f"{commit}.after", hit=2), Kill(point=point)]
-
-    @property
-    def _of_pack(self) -> str:
-        return ".pack" if self.backend == "file" else ""
 
     def _life(self) -> Life:
         seed = self.lives % SEEDS
@@ -172,13 +171,17 @@ class Campaign:
             seed=seed,
             durability=durability,  # type: ignore[arg-type]
             names=points_of_backend(self.backend),
+            witness=self._witness.path,
+            wild_clock=self.lives % 2 == 0,
         )
-        return Life(job=job, backend=self.backend, model=self._models[seed])
+        return Life(job=job, backend=self.backend, model=self._models[seed], witness=self._witness)
 
     async def _work(self) -> None:
         while not self.faults and (kills := self._next_kills()):
             life = self._life()
             await life.go(kills)
+            if not life.faults:
+                forget(self.backend, life.folder)
             self.died += life.died
             self.faults += life.faults
             self._put_back(life)

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.crash.backends import url_of
 from tests.crash.life import Life
-from tests.crash.look import url_of
 from tests.crash.points import points_of_backend
 from tests.crash.script import Job
 from tests.crash.unbroken import unbroken

@@ -14,7 +14,8 @@ from typing import Any
 from raf.clock import Clock, SystemClock
 from raf.store.file import FileStore
 from raf.store.memory import MemoryStore
-from raf.store.port import Kind, Lease, Select, Store, Summary
+from raf.store.model import Kind, Lease, Reading, Select, Summary
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.crash import arm_from_environment
 from raf.testing.store_suite.base import EVERYTHING, LEASE_S, Pen, live_owner
@@ -31,6 +32,7 @@ class Hand:
     store: Store
     clock: Clock
     pen: Pen | None = None
+    whole: Reading | None = None
 
     @property
     def lease(self) -> Lease:
@@ -125,6 +127,17 @@ async def delete(hand: Hand) -> None:
     await hand.store.delete(hand.lease)
 
 
+async def take_away(hand: Hand) -> None:
+    """Keep all of the session, as an export does, and delete it."""
+    hand.whole = await hand.store.read(SESSION, Select(log=True, inbox=True)) or hand.whole
+    await hand.store.delete(hand.lease)
+
+
+async def bring_back(hand: Hand) -> None:
+    assert hand.whole is not None
+    await hand.store.adopt(hand.whole)
+
+
 async def scan(hand: Hand) -> None:
     for head in await hand.store.scan():
         failed = head.summary.status == "damaged" and "Errno" in head.summary.reason
@@ -162,8 +175,13 @@ STORY: list[tuple[Step, list[Step]]] = [
         (commit("d0"), []),
         (commit("d1", consumed=1), []),
         (release, []),
+        (claim(), []),
+        (take_away, []),
+        (bring_back, []),
     ]
 ]
+
+CLAIMS = [number for number, (step, _) in enumerate(STORY, start=1) if "claim" in step.__qualname__]
 
 
 async def told() -> list[list[View]]:

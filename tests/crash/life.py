@@ -18,13 +18,16 @@ from typing import Final
 from raf import CheckpointManager
 from raf.checkpoint.codec import ops_digest
 from raf.errors import RafError
-from tests.crash.look import Sight, body, copy_store, look, url_of
+from tests.crash.backends import copy_store
+from tests.crash.forking import over
+from tests.crash.look import Sight, body, look
 from tests.crash.phases import BEFORE_CLAIM, phase_of
 from tests.crash.points import store_point
 from tests.crash.processes import fork, told
 from tests.crash.script import SESSION, TURNS, Job
 from tests.crash.trace import Trace
 from tests.crash.unbroken import Unbroken, acted, logical_events, started, stored_events
+from tests.crash.witness import Seen, Witness
 from tests.crash.workflow import Line, read_ledger
 
 PATIENCE_S: Final = 60.0
@@ -63,19 +66,22 @@ class Life:
 
     Args:
         job: What every process of it does.
-        backend: "file" or "sqlite".
+        backend: One of the durable stores.
         model: The same session unbroken.
+        witness: Who sees the effects; that of the job.
     """
 
     job: Job
     backend: str
     model: Unbroken
+    witness: Witness | None = None
     died: list[Died] = field(default_factory=list)
     unfired: list[Kill] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     _sights: list[tuple[int, Sight]] = field(default_factory=list)
     _kills: list[str] = field(default_factory=list)
+    _lost: set[int] = field(default_factory=set)
 
     @property
     def folder(self) -> Path:
@@ -91,17 +97,15 @@ class Life:
     async def go(self, kills: Iterable[Kill]) -> None:
         """Run the session to its end, killed as planned."""
         planned = deque(kills)
-        while planned and not self.faults:
-            kill = self._allowed(planned)
+        ended = False
+        while not ended and not self.faults:
+            kill = self._allowed(planned) if planned else None
             if kill is None:
                 self.unfired += planned
-                break
-            if not await self._process(kill):
+                planned.clear()
+            ended = not await self._process(kill)
+            if ended and kill is not None:
                 self.unfired += [kill, *planned]
-                break
-        else:
-            if not self.faults:
-                await self._process(None)
         if not self.faults:
             try:
                 await self._check_end()
@@ -130,7 +134,9 @@ class Life:
         job.trace.unlink(missing_ok=True)
         trace = Trace(job.trace, job.names)
         try:
-            process = await asyncio.to_thread(fork, job)
+            process = fork(job)
+            pid = process.pid
+            assert pid is not None
             if kill is not None and not kill.point:
                 await self._strike(process, trace, kill.delay_s)
             code = await self._ended(process)
@@ -139,6 +145,7 @@ class Life:
             trace.close()
         if code == -signal.SIGKILL and kill is not None:
             self._kills.append(str(kill))
+            self._lost.add(pid)
             await self._after_kill(kill, counts)
             return True
         self.counts += counts
@@ -156,12 +163,12 @@ class Life:
             os.kill(process.pid, signal.SIGKILL)
 
     async def _ended(self, process: ForkServerProcess) -> int | None:
-        await asyncio.to_thread(process.join, PATIENCE_S)
+        await over(process, PATIENCE_S)
         code = process.exitcode
         if code is None:
             self._wrong(f"a process did not end in {PATIENCE_S} s")
             process.kill()
-            await asyncio.to_thread(process.join)
+            await over(process)
         process.close()
         return code
 
@@ -238,7 +245,7 @@ class Life:
             self._wrong(f"the script returned {answer}, unbroken {model.outputs}")
         lines = read_ledger(self.job.ledger)
         self._check_ledger(lines)
-        async with CheckpointManager(url_of(self.backend, self.folder)) as manager:
+        async with CheckpointManager(self.job.url) as manager:
             verified = await manager.verify(SESSION)
             if not verified.intact:
                 self._wrong(f"verify: {verified.findings}")
@@ -302,10 +309,21 @@ class Life:
                 self._wrong(f"the idempotency key of {known} changed")
         if len(set(tokens.values())) != len(tokens):
             self._wrong("two effects have one idempotency key")
-        done = Counter((line["pid"], line["token"]) for line in lines)
-        self.faults += [
-            f"done {n} times in one process: {what}" for what, n in done.items() if n > 1
-        ]
+        if self.witness is not None:
+            self._check_seen(lines, self.witness.seen())
+
+    def _check_seen(self, lines: list[Line], everything: list[Seen]) -> None:
+        """The world saw each effect, and again only when the process that did it was killed."""
+        tokens = {line["token"] for line in lines}
+        by_key: dict[str, list[int]] = {token: [] for token in tokens}
+        for one in everything:
+            if one.key in by_key:
+                by_key[one.key].append(one.pid)
+        for key, pids in by_key.items():
+            if not pids:
+                self._wrong(f"nobody saw the effect {key}")
+            if len(set(pids)) < len(pids) or not set(pids[:-1]) <= self._lost:
+                self._wrong(f"the effect {key} was repeated without a loss, by {pids}")
 
     def _check_later(self, sight: Sight, lines: list[Line]) -> None:
         """What a sight showed as kept was not done later."""

@@ -1,13 +1,7 @@
-"""What a store shows right after a kill, seen in a copy of its files.
+"""What a store shows right after a kill."""
 
-The copy is what is opened, so that looking mends nothing: the next process of the session finds the
-files as the killed one left them, a SQLite log that was not folded in and temporary files included.
-"""
-
-import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from raf import CheckpointManager
 from raf.checkpoint.codec import ops_digest
@@ -15,34 +9,11 @@ from raf.checkpoint.delta import Op, Pin, as_ops
 from raf.checkpoint.restore import JournalEntry, Restored
 from raf.checkpoint.retention import chains
 from raf.checkpoint.snapshot import Snapshot
-from raf.store.port import Head, RecordInfo, Select
+from raf.store.model import Head, RecordInfo, Select
 from tests.crash.script import ASIDE, CHECKPOINTS, SESSION
 
 Place: TypeAlias = tuple[str, int]
 Invocation: TypeAlias = tuple[str, int]
-
-DATABASE: Final = "runs.db"
-FOLDER: Final = "runs"
-
-
-def url_of(backend: str, folder: Path) -> str:
-    """The URL of a campaign's store in a folder."""
-    return f"{backend}:{folder / (DATABASE if backend == 'sqlite' else FOLDER)}"
-
-
-def copy_store(backend: str, folder: Path, target: Path) -> str:
-    """Copy a store that nobody has open; returns the URL of the copy."""
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    if backend == "file":
-        if (folder / FOLDER).exists():
-            shutil.copytree(folder / FOLDER, target / FOLDER)
-    else:
-        # The index of the log (-shm) is left out: it is made anew from the log.
-        for name in (DATABASE, f"{DATABASE}-wal"):
-            if (folder / name).exists():
-                shutil.copyfile(folder / name, target / name)
-    return url_of(backend, target)
 
 
 def body(snapshot: Snapshot) -> tuple[Op, ...]:

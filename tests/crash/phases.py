@@ -28,6 +28,8 @@ _BY_STEM: Final = (
     ("node", "node"),
     ("step", "step"),
 )
+# What is done with other sessions only.
+_BESIDE: Final = ("delete", "adopt", "claim_due")
 # Every kill has a phase; these must not be without one.
 PHASES: Final = (
     BEFORE_ENTRY,
@@ -59,7 +61,7 @@ def phase_of(point: str, counts: Counter[str], sight: Sight, *, landed: bool) ->
         stems.add("engine.step")
     if point:
         stems.add(stem_of(point))
-    if sight.aside or any("delete" in stem for stem in stems):
+    if sight.aside or any(word in stem for stem in stems for word in _BESIDE):
         return BESIDE
     words = {word for stem in stems for word in stem.split(".")}
     phase = next((phase for word, phase in _BY_STEM if word in words), BETWEEN)

@@ -41,7 +41,7 @@ def points_of_backend(backend: str) -> tuple[str, ...]:
 
 def store_point(backend: str, operation: str) -> str:
     """The stem of the points around an operation of a store as a whole."""
-    puts = {"append", "claim", "commit", "delete", "request"}
-    return f"store.{backend}.{operation}" + (
-        ".put" if backend == "file" and operation in puts else ""
-    )
+    stem = f"store.{backend}.{operation}"
+    known = points_of_backend(backend)
+    ways = (f"{stem}.put", f"{stem}.pack", stem)
+    return next(way for way in ways if f"{way}.before" in known)

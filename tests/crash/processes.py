@@ -6,7 +6,6 @@ the interpreter matters (a tracer, a frozen owner), a fresh one is started.
 """
 
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -14,22 +13,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Final
 
+from tests.crash.forking import FORKING
 from tests.crash.script import Job, job_text, main
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = Path(__file__).with_name("script.py")
-LOADED: Final = [
-    "networkx",
-    "raf.engine.engine",
-    "raf.graph.builder",
-    "raf.store.file",
-    "raf.store.sqlite",
-    "raf.testing",
-    "tests.crash.script",
-]
-
-_forking = multiprocessing.get_context("forkserver")
-_forking.set_forkserver_preload(LOADED)
 
 
 def _in_fork(job: Job) -> None:
@@ -42,7 +30,7 @@ def _in_fork(job: Job) -> None:
 def fork(job: Job) -> ForkServerProcess:
     """A new process that works on a job."""
     job.result.unlink(missing_ok=True)
-    process = _forking.Process(target=_in_fork, args=(job,), daemon=True)
+    process = FORKING.Process(target=_in_fork, args=(job,), daemon=True)
     process.start()
     return process
 

@@ -1,7 +1,8 @@
 """What a process of the campaigns does: the script that is run again after each kill.
 
 It runs two turns of one session.  Between them it pins a checkpoint, and works on a second session
-that is run, pruned, emptied of its first events and deleted.  Everything it does is safe to do again.
+that is run, pruned, emptied of its first events, deleted, brought back and deleted; a third is taken
+as workers take one.  Everything it does is safe to do again.
 """
 
 import asyncio
@@ -19,15 +20,20 @@ from raf import CheckpointConfig, RafError, WorkflowEngine
 from raf.engine.commits import Durability
 from raf.engine.engine import LEASE_S
 from raf.failpoint import set_hook
+from raf.store.model import Due, Select, Summary
+from raf.store.owner import this_owner
 from raf.store.port import Store
 from raf.store.urls import open_store
 from raf.testing import Armed, arm_from_environment
 from raf.testing.crash import ENVIRONMENT
+from raf.testing.store_suite.base import Pen
 from tests.crash.trace import Trace
+from tests.crash.wild_clock import WildClock
 from tests.crash.workflow import Ledger, Nodes, small, story, task_of
 
 SESSION: Final = "the session"
 ASIDE: Final = "beside it"
+LENT: Final = "lent to a worker"
 TURNS: Final = ("first", "second")
 # Small, so that a run of some twenty steps is compacted and pruned again and again.
 CHECKPOINTS: Final = CheckpointConfig(full_snapshot_interval=3, max_checkpoints=7)
@@ -46,8 +52,9 @@ class Job:
         kill: A point and the pass of it that kills the process; empty for none.
         stop: The same for a point that freezes it.
         names: The points that are traced.
-        linger_s, gate, on_doubt: As in `Nodes`.
+        linger_s, gate, on_doubt, witness: As in `Nodes`.
         wait_s: Seconds to wait for another owner.
+        wild_clock: The wall clock jumps two hours back and forth all the time.
     """
 
     folder: str
@@ -61,7 +68,9 @@ class Job:
     linger_s: float = 0.0
     gate: str = ""
     on_doubt: Literal["retry", "fail"] = "retry"
+    witness: str = ""
     wait_s: float = 0.0
+    wild_clock: bool = False
 
     @property
     def ledger(self) -> Path:
@@ -125,9 +134,15 @@ def arm(job: Job, trace: Trace) -> None:
 async def script(job: Job) -> dict[str, Any]:
     """The two turns and what is done between them."""
     ledger = Ledger(job.ledger)
-    store = open_store(job.url)
+    store = open_store(job.url, clock=WildClock(os.getpid()) if job.wild_clock else None)
     gate = Path(job.gate) if job.gate else None
-    nodes = Nodes(ledger, linger_s=job.linger_s, gate=gate, on_doubt=job.on_doubt)
+    nodes = Nodes(
+        ledger,
+        linger_s=job.linger_s,
+        gate=gate,
+        on_doubt=job.on_doubt,
+        witness=job.witness,
+    )
     outputs: dict[str, Any] = {}
     try:
         async with WorkflowEngine(
@@ -150,13 +165,32 @@ async def script(job: Job) -> dict[str, Any]:
 
 
 async def beside(store: Store) -> None:
-    """Run a second session, prune it, drop its first events, delete it."""
+    """Run a second session, prune it, drop its first events, delete it, bring it back, delete it."""
     checkpoints = CheckpointConfig(full_snapshot_interval=2, max_checkpoints=2)
     async with WorkflowEngine(small(), store, checkpoints=checkpoints) as engine:
         await engine.run(9, ASIDE)
         head = await engine.manager.head(ASIDE)
         await engine.prune(ASIDE, events_before=head.events // 2)
+        whole = await store.read(ASIDE, Select(log=True, inbox=True))
         await engine.delete(ASIDE)
+        assert whole is not None
+        await store.adopt(whole)
+        await engine.delete(ASIDE)
+    await lent(store)
+
+
+async def lent(store: Store) -> None:
+    """Take a session as workers do, and delete it."""
+    owner = this_owner(store.clock)
+    wanted = Summary(workflow="lent", fingerprint="lent", status="running", queue="lent")
+    claimed = await store.claim(LENT, owner, lease_s=LEASE_S, create=True)
+    reading = await store.read(LENT, Select())
+    assert reading is not None
+    await Pen(store, claimed.lease, reading.head).write(summary=wanted)
+    await store.release(claimed.lease)
+    due = Due(fingerprints=frozenset({"lent"}), queues={"lent": 1})
+    for taken in await store.claim_due(owner, due, lease_s=LEASE_S, limit=2):
+        await store.delete(taken.lease)
 
 
 def main(job: Job) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from raf import CheckpointManager
+from tests.crash.backends import DATABASE, FOLDER
 from tests.crash.conftest import MakeLife
 from tests.crash.life import Life
-from tests.crash.look import DATABASE, FOLDER
 from tests.crash.processes import interpreter, told
 from tests.crash.script import FAILED, SESSION
 from tests.crash.trace import Trace, open_brackets

@@ -10,6 +10,7 @@ import pytest
 
 from raf import CheckpointManager
 from tests.crash.conftest import MakeLife
+from tests.crash.forking import over
 from tests.crash.life import LOSSES, Kill, Life
 from tests.crash.look import look
 from tests.crash.processes import fork, told
@@ -21,8 +22,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.parametrize("backend", ["file", "sq
 
 async def end_of(life: Life) -> dict[str, object]:
     """Run one more process and tell how it ended."""
-    process = await asyncio.to_thread(fork, life.job)
-    await asyncio.to_thread(process.join)
+    process = fork(life.job)
+    await over(process)
     process.close()
     return told(life.job)
 
@@ -90,7 +91,7 @@ async def test_finished_siblings_are_kept(backend: str, life: MakeLife, tmp_path
     """In a step that lasts, what finished does not run again, however early it finished."""
     gate = tmp_path / "gate"
     one = life(backend)
-    process = await asyncio.to_thread(fork, replace(one.job, gate=str(gate)))
+    process = fork(replace(one.job, gate=str(gate)))
     done: set[str] = set()
     while done != {"left", "middle"}:
         await asyncio.sleep(0.01)
@@ -100,7 +101,7 @@ async def test_finished_siblings_are_kept(backend: str, life: MakeLife, tmp_path
         lines = read_ledger(one.job.ledger)
         done = {line["node"] for line in lines if line["message"] in kept}
     process.kill()
-    await asyncio.to_thread(process.join)
+    await over(process)
     assert process.exitcode == -signal.SIGKILL
     process.close()
     assert (await end_of(one)) == {"outputs": one.model.outputs}

@@ -15,12 +15,13 @@ import pytest
 from raf import CheckpointManager
 from raf.clock import SystemClock
 from raf.errors import StoreBusyError
+from raf.store.model import Head
 from raf.store.owner import this_owner
-from raf.store.port import Head
 from raf.store.sqlite import SqliteStore
+from tests.crash.backends import DATABASE
 from tests.crash.conftest import MakeLife
+from tests.crash.forking import over
 from tests.crash.life import PATIENCE_S, POLL_S, Life
-from tests.crash.look import DATABASE
 from tests.crash.processes import fork, told
 from tests.crash.script import FAILED, SESSION, TURNS, Job
 from tests.crash.trace import Trace
@@ -71,8 +72,8 @@ def second(job: Job, folder: Path) -> Job:
 
 async def end_of(job: Job) -> tuple[int | None, dict[str, object]]:
     """Run a forked process to its end."""
-    process = await asyncio.to_thread(fork, job)
-    await asyncio.to_thread(process.join)
+    process = fork(job)
+    await over(process)
     code = process.exitcode
     process.close()
     return code, told(job)
@@ -82,13 +83,13 @@ async def end_of(job: Job) -> tuple[int | None, dict[str, object]]:
 async def frozen_owner(job: Job) -> AsyncIterator[Callable[[], Awaitable[int | None]]]:
     """A process that has come to its point and frozen; the answer lets it go on to its end."""
     trace = Trace(job.trace, job.names)
-    process = await asyncio.to_thread(fork, job)
+    process = fork(job)
     name, _, hit = job.stop.partition(":")
 
     async def go_on() -> int | None:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGCONT)
-        await asyncio.to_thread(process.join, PATIENCE_S)
+        await over(process, PATIENCE_S)
         return process.exitcode
 
     try:
@@ -99,7 +100,7 @@ async def frozen_owner(job: Job) -> AsyncIterator[Callable[[], Awaitable[int | N
     finally:
         trace.close()
         process.kill()
-        await asyncio.to_thread(process.join)
+        await over(process)
         process.close()
 
 
@@ -114,7 +115,7 @@ async def test_the_second_is_told_who_and_until_when(
 ) -> None:
     """A live owner keeps others out; killed, it is replaced at once, whatever its lease says."""
     one = life(backend, linger_s=600.0)
-    owner = await asyncio.to_thread(fork, one.job)
+    owner = fork(one.job)
     while not read_ledger(one.job.ledger):
         assert owner.is_alive()
         await asyncio.sleep(POLL_S)
@@ -125,7 +126,7 @@ async def test_the_second_is_told_who_and_until_when(
     assert re.search(UTC, str(answer["text"]))
     assert read_ledger(other.ledger) == []
     owner.kill()
-    await asyncio.to_thread(owner.join)
+    await over(owner)
     owner.close()
     assert await end_of(other) == (0, {"outputs": one.model.outputs})
 
@@ -169,7 +170,7 @@ async def test_a_late_release_is_no_harm(life: MakeLife, tmp_path: Path) -> None
     one = life("file", lease_s=SHORT_LEASE_S, stop="store.file.release.before:1")
     async with frozen_owner(one.job) as go_on:
         other = replace(second(one.job, tmp_path / "other"), wait_s=PATIENCE_S, lease_s=LONG_S)
-        successor = await asyncio.to_thread(fork, replace(other, linger_s=600.0))
+        successor = fork(replace(other, linger_s=600.0))
         while not any(line["run"] == TURNS[1] for line in read_ledger(other.ledger)):
             assert successor.is_alive()
             await asyncio.sleep(POLL_S)
@@ -178,7 +179,7 @@ async def test_a_late_release_is_no_harm(life: MakeLife, tmp_path: Path) -> None
         assert await go_on() == FAILED
         assert await head_of(one.job) == before
         successor.kill()
-        await asyncio.to_thread(successor.join)
+        await over(successor)
         successor.close()
     assert told(one.job)["error"] == "SessionBusyError"
     assert await end_of(other) == (0, {"outputs": one.model.outputs})

@@ -88,18 +88,20 @@ def acted(lines: list[Line]) -> frozenset[Logical]:
     )
 
 
-async def stored_events(manager: CheckpointManager) -> list[StoredEvent]:
-    """All events of the session."""
+async def stored_events(manager: CheckpointManager, session_id: str = SESSION) -> list[StoredEvent]:
+    """All events of a session."""
     events: list[StoredEvent] = []
     while True:
-        head, more = await manager.events(SESSION, after=len(events))
+        head, more = await manager.events(session_id, after=len(events))
         events += more
         if not more or len(events) >= head.events:
             return events
 
 
-async def logical_events(manager: CheckpointManager) -> tuple[Logical, ...]:
-    """The logical events of the session, without numbers, times and counts of attempts."""
+async def logical_events(
+    manager: CheckpointManager, session_id: str = SESSION
+) -> tuple[Logical, ...]:
+    """The logical events of a session, without numbers, times and counts of attempts."""
     return tuple(
         (
             event.what.kind.text,
@@ -110,6 +112,6 @@ async def logical_events(manager: CheckpointManager) -> tuple[Logical, ...]:
             sorted((k, repr(v)) for k, v in event.what.data.items() if k != "attempt"),
             event.what.payload,
         )
-        for event in await stored_events(manager)
+        for event in await stored_events(manager, session_id)
         if event.what.kind in LOGICAL
     )

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypedDict
 
 from raf import Context, LoopOptions, RetryPolicy, Workflow, WorkflowBuilder
 from raf.failpoint import failpoint
+from tests.crash.witness import tell
 
 NODE, EFFECT = "script.node", "script.effect"
 MODULUS = 1_000_003
@@ -118,6 +119,7 @@ class Nodes:
         linger_s: Seconds that `open` takes, long enough for a lease to be renewed.
         gate: `right` does not end before this file is there.
         on_doubt: What effects do that were begun before a crash.
+        witness: The socket of a witness that each effect is told to; empty for none.
     """
 
     def __init__(
@@ -127,11 +129,13 @@ class Nodes:
         linger_s: float = 0.0,
         gate: Path | None = None,
         on_doubt: Literal["retry", "fail"] = "retry",
+        witness: str = "",
     ) -> None:
         self._ledger = ledger
         self._linger_s = linger_s
         self._gate = gate
         self._on_doubt = on_doubt
+        self._witness = witness
 
     @contextmanager
     def _told(self, ctx: Context) -> Iterator[None]:
@@ -148,6 +152,8 @@ class Nodes:
     def _outside(self, ctx: Context, key: str, value: int) -> int:
         failpoint("script.effect.before")
         self._ledger.write("effect", ctx, key)
+        if self._witness:
+            tell(self._witness, ctx.idempotency_key(key))
         result = act(key, value)
         failpoint("script.effect.after")
         return result

@@ -12,8 +12,8 @@ from raf import CheckpointManager, WorkflowEngine
 from raf.checkpoint.codec import decode_checkpoint, decode_events, decode_journal, part_hash
 from raf.checkpoint.restore import replay, stored_events
 from raf.engine.journal import read_journal
+from raf.store.model import Head, Kind, Reading, Record, RecordInfo
 from raf.store.order import new_head
-from raf.store.port import Head, Kind, Reading, Record, RecordInfo
 from raf.store.urls import open_store
 from tests.golden.sessions import (
     CHECKPOINTS,

@@ -1,4 +1,4 @@
-"""Write the records of this format: `python -m tests.golden.write`.
+"""Write the records of this format: `python -m tests.golden.write`, or `... sealed`.
 
 Records are written once.  When the format changes, its number grows and this writes a new folder
 beside the old ones, which are read for ever; a folder that is there is never written again.
@@ -7,6 +7,7 @@ beside the old ones, which are read for ever; a folder that is there is never wr
     records/format-1/runs.sqlite    a SQLite store with the same sessions
     records/format-1/parts/         parts of one of them, each a file
     records/format-1/expected.json  what must be read from all of it
+    sealed/envelope-1/              the same, sealed under a key that everybody knows; without parts
 """
 
 import asyncio
@@ -21,7 +22,10 @@ from typing import Any, Final
 from raf import CheckpointManager, RunResult, WorkflowEngine
 from raf.checkpoint.codec import FORMAT, decode_journal
 from raf.store.file import FileStore
-from raf.store.port import Owner, Select, Store
+from raf.store.model import Owner, Select
+from raf.store.port import Store
+from raf.store.sealed import KeyRing, SealedStore
+from raf.store.sealed.envelope import VERSION
 from raf.store.sqlite import SqliteStore
 from raf.testing import ManualClock
 from tests.golden.sessions import (
@@ -42,6 +46,9 @@ from tests.golden.sessions import (
 )
 
 RECORDS: Final = Path(__file__).with_name("records")
+SEALED: Final = Path(__file__).with_name("sealed")
+# No secret: whoever reads these records must be able to open them for ever.
+RING: Final = KeyRing({"golden": bytes(range(32))}, current="golden")
 # A lease of another boot binds for as long: short, so that a test can take the session over.
 LEASE_S: Final = 0.05
 BOOT: Final = "00000000-0000-4000-8000-000000000000"
@@ -171,7 +178,17 @@ def laid_out(value: Any, depth: int) -> str:
     return "{\n" + ",\n".join(inner) + "\n}"
 
 
-async def main(target: Path) -> None:
+def plain(store: Store) -> Store:
+    """A store as it is."""
+    return store
+
+
+def sealed(store: Store) -> Store:
+    """A store that is read and written under the key of the records."""
+    return SealedStore(store, RING)
+
+
+async def main(target: Path, wrap: Callable[[Store], Store] = plain) -> None:
     """Make all records in a folder that is not there."""
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
@@ -185,24 +202,27 @@ async def main(target: Path) -> None:
             for end in ("", "-wal"):
                 shutil.copyfile(work / f"runs.db{end}", draft / f"runs.sqlite{end}")
 
-        await write_sessions(FileStore(work / "file", clock=golden_clock()), copy_file_store)
-        await write_sessions(SqliteStore(work / "runs.db", clock=golden_clock()), copy_database)
-        async with CheckpointManager(SqliteStore(draft / "runs.sqlite")) as manager:
+        files, database = FileStore(work / "file", clock=golden_clock()), work / "runs.db"
+        await write_sessions(wrap(files), copy_file_store)
+        await write_sessions(wrap(SqliteStore(database, clock=golden_clock())), copy_database)
+        async with CheckpointManager(wrap(SqliteStore(draft / "runs.sqlite"))) as manager:
             sessions = await expected(manager)  # closing it folds the log into the file
-        async with CheckpointManager(FileStore(draft / "file")) as manager:
+        said: dict[str, Any] = {"format": FORMAT, "sessions": sessions}
+        async with CheckpointManager(wrap(FileStore(draft / "file"))) as manager:
             assert await expected(manager) == sessions, "the stores differ"
-            (draft / "parts").mkdir()
-            parts = await write_parts(manager, draft / "parts")
+            if wrap is plain:
+                (draft / "parts").mkdir()
+                said["parts"] = await write_parts(manager, draft / "parts")
         shutil.copytree(draft / "file", work / "copy")
-        ends = await resumed(FileStore(work / "copy"))
-        said = {"format": FORMAT, "sessions": sessions, "parts": parts, "resumed": ends}
+        said["resumed"] = await resumed(wrap(FileStore(work / "copy")))
         (draft / "expected.json").write_text(laid_out(said, 4) + "\n", encoding="utf-8")
         shutil.copytree(draft, target)
 
 
 if __name__ == "__main__":
-    place = RECORDS / f"format-{FORMAT}"
+    seal = "sealed" in sys.argv[1:]
+    place = SEALED / f"envelope-{VERSION}" if seal else RECORDS / f"format-{FORMAT}"
     if place.exists():
         sys.exit(f"{place} is on record and is not written again")
-    asyncio.run(main(place))
+    asyncio.run(main(place, sealed if seal else plain))
     sys.stdout.write(f"wrote {place}\n")

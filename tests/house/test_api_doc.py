@@ -15,15 +15,21 @@ from tests.house.tables import table
 
 PAGE = Path("docs/reference/api.md")
 # What the engine needs of the manager, and nobody else.
-INTERNAL = {"CheckpointManager": {"claim", "writer"}, "ScopeKey": {"node_id", "scope_name"}}
+INTERNAL = {
+    "CheckpointManager": {"claim", "fall_back", "writer"},
+    "ScopeKey": {"node_id", "scope_name"},
+    "WorkflowEngine": {"give_back", "max_steps", "run_claimed"},  # what a worker needs of it
+}
 CLASSES: dict[str, type] = {
     "WorkflowBuilder": raf.WorkflowBuilder,
     "Context": raf.Context,
     "Scope": Scope,
     "WorkflowEngine": raf.WorkflowEngine,
+    "Worker": raf.Worker,
     "AgentSession": raf.AgentSession,
     "CheckpointManager": raf.CheckpointManager,
     "ScopeKey": raf.ScopeKey,
+    "KeyRing": raf.KeyRing,
 }
 ALONE = (
     "AgentSession",
@@ -35,6 +41,8 @@ ALONE = (
     "LoopOptions",
     "RetryPolicy",
     "RunResult",
+    "Submitted",
+    "Worker",
     "WorkflowBuilder",
     "WorkflowEngine",
     "named",

@@ -13,15 +13,17 @@ from typing import Any
 import msgpack
 import pytest
 
-from raf.checkpoint import codec, delta, opcodes
+from raf.checkpoint import codec, delta, opcodes, shapes
 from raf.checkpoint.codec import Envelope, EventsPart
 from raf.checkpoint.restore import JournalEntry
 from raf.checkpoint.snapshot import Message, Output, Parked, Run, Slot, Suspension
 from raf.engine import result
 from raf.engine.journal import read_journal
+from raf.errors import UndecodableError
 from raf.events import Happening, Kind
 from raf.state import ops
 from raf.store import record
+from raf.store.sealed import envelope
 from raf.store.sqlite import schema
 from raf.values import codec as values
 from raf.values import forms, scalars
@@ -89,6 +91,11 @@ def test_parts_flags_and_limits() -> None:
     assert numbers("Frame", "limit", "value") == {
         "longest body": codec.MAX_BODY,
         "compressed from": codec.COMPRESS_FROM,
+        "free length": codec.FREE_LENGTH,
+        "greatest ratio": codec.MAX_RATIO,
+        "items": shapes.MAX_ITEMS,
+        "greatest number": shapes.MAX_NUMBER,
+        "deepest plain data": shapes.MAX_DEPTH,
     }
 
 
@@ -149,6 +156,7 @@ OPERATIONS: list[delta.Op] = [
     delta.Graph("raf1:0"),
     delta.Pin(1),
     delta.Unpin(1),
+    delta.Keep(1, (b"r",)),
 ]
 
 
@@ -235,7 +243,7 @@ def test_the_journal() -> None:
             entry = (kind, *(SAMPLES[name] for name in names))
             read_journal([JournalEntry(position=1, entry=entry)])
     for entry in (("effect", 1, "k"), ("failure", 1), ("another kind", 1)):
-        with pytest.raises(ValueError, match=r"journal entry|not enough values"):
+        with pytest.raises(UndecodableError, match="journal entry"):
             read_journal([JournalEntry(position=1, entry=entry)])
 
 
@@ -306,6 +314,7 @@ def test_the_limits_of_values() -> None:
     assert numbers("Values", "limit", "value") == {
         "longest value": values.MAX_BYTES,
         "deepest nesting": values.MAX_NESTING,
+        "deepest reading": values.MAX_READING,
     }
 
 
@@ -328,6 +337,25 @@ def test_the_file_of_a_record() -> None:
     assert int(rows[1]["meaning"]) == record.VERSION
     assert numbers("The file of a record", "content", "number") == {
         content.name.lower(): int(content) for content in record.Content
+    }
+
+
+def test_the_limit_of_clear_fields() -> None:
+    """It is the one of the code."""
+    assert numbers("The file of a record", "limit", "value") == {"longest meta": record.MAX_META}
+
+
+def test_a_sealed_part() -> None:
+    """Offsets, sizes and numbers of an envelope are those of the code."""
+    rows = table(PAGE, "A sealed part", "offset")
+    assert fixed(rows) == layout(envelope.HEADER)
+    assert int(rows[6]["offset"]) == envelope.HEADER.size
+    assert int(rows[7]["size"]) == envelope.TAG
+    assert int(rows[1]["meaning"]) == envelope.VERSION
+    assert f"is {envelope.OVERHEAD} bytes longer" in PAGE.read_text("utf-8")
+    parts = table(PAGE, "A sealed part", "envelope")
+    assert {row["envelope"]: int(row["part"]) for row in parts} == {
+        part.name.lower(): int(part) for part in envelope.Part
     }
 
 

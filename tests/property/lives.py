@@ -30,17 +30,9 @@ from raf.engine.result import EFFECT, RESULT, VOID
 from raf.events import LOGICAL, Happening, Kind
 from raf.failpoint import set_hook
 from raf.store.memory import MemoryStore
+from raf.store.model import Claimed, Commit, Due, Lease, Owner, Reading, Request, Select
 from raf.store.owner import this_owner
-from raf.store.port import (
-    Claimed,
-    Commit,
-    Lease,
-    Owner,
-    Reading,
-    Request,
-    Select,
-    Store,
-)
+from raf.store.port import Store
 from raf.store.sqlite import SqliteStore
 from raf.testing import ManualClock
 from raf.values.codec import decode
@@ -197,6 +189,14 @@ class MortalStore(Store):
         self.world.passes_point("claim.after")
         return claimed
 
+    async def claim_due(
+        self, owner: Owner, due: Due, *, lease_s: float, limit: int
+    ) -> list[Claimed]:
+        self.world.passes_point("claim.before")
+        claimed = await self.inner.claim_due(owner, due, lease_s=lease_s, limit=limit)
+        self.world.passes_point("claim.after")
+        return claimed
+
     async def renew(self, leases: Sequence[Lease]) -> list[bool]:
         self.world.passes_point("renew")
         return await self.inner.renew(leases)
@@ -257,6 +257,9 @@ class MortalStore(Store):
 
     async def delete(self, lease: Lease) -> None:
         await self.inner.delete(lease)
+
+    async def adopt(self, session: Reading) -> None:
+        await self.inner.adopt(session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

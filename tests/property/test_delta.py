@@ -119,6 +119,7 @@ class Walk:
             (lists, grow),
             (maps, change),
             (s.pending, lambda: d.Take((self.pick(s.pending),))),
+            (s.pending, lambda: d.Keep(self.pick(s.pending), (self.payload(), self.payload()))),
             (s.barriers, lambda: d.Fire(self.pick(s.barriers), self.late())),
             (s.parked, lambda: d.Unpark(self.pick(s.parked))),
             (s.suspended, lambda: d.Wake(self.pick(s.suspended))),

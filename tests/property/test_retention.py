@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from raf.checkpoint.config import AUTO_LEAST, AUTO_MOST, KEPT_CHAINS, CheckpointConfig
 from raf.checkpoint.retention import ChainSize, chains, full_is_due, to_prune
-from raf.store.port import Kind, RecordInfo
+from raf.store.model import Kind, RecordInfo
 
 LENGTHS: Final = st.lists(st.integers(1, 7), min_size=1, max_size=9)
 MOST: Final = st.integers(1, 30)

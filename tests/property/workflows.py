@@ -417,6 +417,7 @@ def build(d: Data, outside: Outside) -> Workflow:
                 max_backoff_s=1000.0,
                 jitter="none",
             ),
+            version=node.get("version", ""),
             on_failure="skip" if node["on_failure"] == "skip" else "fail",
             fallback=node["fallback"],
         )

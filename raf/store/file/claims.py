@@ -6,11 +6,17 @@ Rules of this file:
 - A lease is renewed and released only while no later claim is there, by its own epoch's file.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from raf.clock import Clock
-from raf.errors import LeaseLostError, SessionBusyError, SessionNotFoundError
+from raf.errors import (
+    CorruptRecordError,
+    LeaseLostError,
+    SessionBusyError,
+    SessionNotFoundError,
+)
 from raf.failpoint import failpoint
 from raf.store.file import names
 from raf.store.file.folder import Folder, OvertakenError, TakenError
@@ -19,9 +25,9 @@ from raf.store.file.meta import Entry, LeaseNote, pack_record
 from raf.store.file.moment import Moment
 from raf.store.file.place import Place
 from raf.store.file.reader import TRIES, Reader
+from raf.store.model import Claimed, Head, Held, Kind, Lease, Owner, RecordInfo
 from raf.store.order import new_head
 from raf.store.owner import LeaseWatch
-from raf.store.port import Claimed, Head, Held, Kind, Lease, Owner, RecordInfo
 
 
 class Claims:
@@ -37,7 +43,10 @@ class Claims:
     def claim(self, session_id: str, owner: Owner, lease_s: float, *, create: bool) -> Claimed:
         """Take a session that is free, or make it."""
         for _ in range(TRIES):
-            moment = self._reader.look(session_id)
+            try:
+                moment = self._reader.look(session_id)
+            except CorruptRecordError as error:
+                return self._claim_damaged(session_id, owner, lease_s, error)
             if moment is None or moment.deleted:
                 if not create:
                     raise SessionNotFoundError(session_id)
@@ -50,6 +59,51 @@ class Claims:
                     raise SessionBusyError(session_id, str(held.owner), self._watch.until(held))
                 claimed = self._take(moment, owner, lease_s)
             if claimed is not None:
+                return claimed
+        raise self._place.restless(session_id)
+
+    def _claim_damaged(
+        self, session_id: str, owner: Owner, lease_s: float, why: CorruptRecordError
+    ) -> Claimed:
+        """A lease with which a session whose head cannot be read can be deleted, and nothing else.
+
+        It is written nowhere: where it would stand, nobody could read how the session stands.
+        """
+        folder = self._place.find(session_id).folder
+        if folder is None:
+            raise why
+        seen = folder.highest_seen()
+        note = folder.lease(seen.epoch)
+        if note is not None and not note.released and self._watch.binds(session_id, note.held):
+            until = self._watch.until(note.held)
+            held = f"{why.why} (and {note.held.owner} holds the session until {until} or longer)"
+            raise CorruptRecordError(session_id, why.record, held)
+        lease = Lease(
+            session_id=session_id,
+            nonce="" if note is None else note.nonce,
+            epoch=seen.epoch + 1,
+            owner=owner,
+            duration_s=lease_s,
+            expires_boot=self._clock.boot() + lease_s,
+            position=seen.position + 1,
+        )
+        return Claimed(lease=lease, took_over=False, created=False)
+
+    def binds(self, head: Head) -> bool:
+        """Whether somebody holds the session."""
+        return self._watch.binds(head.session_id, head.held)
+
+    def claim_if(
+        self, session_id: str, owner: Owner, lease_s: float, wanted: Callable[[Head], bool]
+    ) -> Claimed | None:
+        """Take a session that is free and that is wanted as it stands now; else None."""
+        for _ in range(TRIES):
+            moment = self._reader.look(session_id)
+            if moment is None or moment.deleted:
+                return None
+            if self.binds(moment.head) or not wanted(moment.head):
+                return None
+            if (claimed := self._take(moment, owner, lease_s)) is not None:
                 return claimed
         raise self._place.restless(session_id)
 
@@ -151,8 +205,8 @@ class Claims:
                 failpoint("store.file.release.before")
                 self._write(lease, folder, replace(_note(lease), released=True))
                 failpoint("store.file.release.after")
-        except LeaseLostError:
-            return
+        except (LeaseLostError, CorruptRecordError):
+            return  # of a session whose head cannot be read no lease is written
         finally:
             self._log.forget(lease)
 

@@ -13,6 +13,8 @@ import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from raf.errors import RafError, StoreFullError, StoreUnavailableError
 from raf.failpoint import failpoint
@@ -87,6 +89,20 @@ class Disk:
             failpoint("store.file.sync_dir.after")
         finally:
             os.close(descriptor)
+
+    @contextmanager
+    def locked(self, path: str) -> Iterator[bool]:
+        """Lock a file, made when it is missing, for this caller alone; False when another has it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(descriptor)  # this unlocks it, and so does the end of the process
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder with everything in it; another process may be at it too."""

@@ -62,6 +62,14 @@ class Listing:
     old_markers: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """How far a session has come."""
+
+    epoch: int
+    position: int
+
+
 class Folder:
     """One session's folder; `path` is of this session alone and never used again."""
 
@@ -101,6 +109,18 @@ class Folder:
         """The record at a position; FileNotFoundError when there is none."""
         name = names.record_name(position)
         return unpack_record(self.disk.read(self.file(name)), self.session_id, name, position)
+
+    def highest_seen(self) -> Seen:
+        """The highest epoch and position that the session ever had, as far as it can be read."""
+        epochs = [names.generation_epoch(os.path.basename(self.path)) or 0, *self.lease_epochs()]
+        positions = self.listing().positions
+        for position in reversed(positions):
+            try:
+                epochs.append(self.record(position).entry.head.epoch)
+            except (CorruptRecordError, FormatVersionError, FileNotFoundError):
+                continue
+            break  # epochs never fall along the positions
+        return Seen(epoch=max(epochs), position=max(positions, default=0))
 
     def has_record(self, position: int) -> bool:
         """Whether a position is taken."""

@@ -22,7 +22,7 @@ from raf.store.file.meta import pack_request
 from raf.store.file.moment import Moment, VanishedError, read_request
 from raf.store.file.place import Place
 from raf.store.file.reader import TRIES, Reader
-from raf.store.port import Request
+from raf.store.model import Request
 
 _REMEMBERED = 1024
 

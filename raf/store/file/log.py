@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from raf.clock import Clock
 from raf.errors import (
+    CorruptRecordError,
     LeaseLostError,
     StoreUnavailableError,
 )
@@ -22,8 +23,8 @@ from raf.store.file.meta import Entry, pack_record
 from raf.store.file.moment import Moment
 from raf.store.file.place import Place
 from raf.store.file.reader import TRIES, Reader
+from raf.store.model import Commit, Kind, Lease, RecordInfo
 from raf.store.order import after_commit, check_follows, commit_info
-from raf.store.port import Commit, Kind, Lease, RecordInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +215,11 @@ class Log:
 
     def delete(self, lease: Lease) -> None:
         """End a session and remove it."""
-        moment = self._reader.look(lease.session_id)
+        try:
+            moment = self._reader.look(lease.session_id)
+        except CorruptRecordError:
+            self._delete_damaged(lease)
+            return
         if moment is None or moment.deleted:
             self._finish_delete(lease, moment)
             return
@@ -237,6 +242,16 @@ class Log:
                 self._place.bury(standing.folder, lease.epoch, info.position)
                 return
         raise self._place.restless(lease.session_id)
+
+    def _delete_damaged(self, lease: Lease) -> None:
+        """Remove a session whose head cannot be read, unless it has come further since the claim."""
+        self.forget(lease)
+        folder = self._place.find(lease.session_id).folder
+        if folder is not None:
+            seen = folder.highest_seen()
+            if seen.epoch > lease.epoch:
+                raise LeaseLostError(lease.session_id, lease.epoch)
+            self._place.bury(folder, lease.epoch, max(seen.position, lease.position))
 
     def _finish_delete(self, lease: Lease, moment: Moment | None) -> None:
         """Go on with a deletion of this lease that was begun; another's is a lost lease."""

@@ -6,13 +6,14 @@ Rules of this file:
 - Decoding checks the shape: fields that are missing or of another type are damage.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import UnionType
 from typing import Any, TypeVar
 
 from raf.errors import CorruptRecordError
+from raf.store.model import Head, Held, Kind, Owner, RecordInfo, Request, Summary
 from raf.store.order import new_head
-from raf.store.port import Head, Held, Kind, Owner, RecordInfo, Request, Summary
 from raf.store.record import Content, Frame, pack, unpack
 
 Made = TypeVar("Made")
@@ -39,6 +40,15 @@ _INFO = (
 )
 _SUMMARY = tuple(field.name for field in fields(Summary))
 _OWNER = tuple(field.name for field in fields(Owner))
+# The type of each field; what is not named here is a whole number.
+_TYPES: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("created_at", "updated_at"), int | float),
+    **dict.fromkeys(("full", "took_over"), bool),
+    **dict.fromkeys(("run_id", *_SUMMARY, *_OWNER), str),
+    "wake_at": int | float | None,
+    "step": int,
+    "pid": int,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +57,8 @@ class Entry:
 
     Args:
         info: Its own fields.
-        head: How the session stands after it, without lease and inbox.
+        head: How the session stands after it, without lease and inbox; of a higher epoch than the
+            record where a session was adopted over a deleted one.
         record_id: Tells this write from any other (a commit's id for a commit).
         commit_id: The id of the last commit up to here.
         previous: Position of the commit before this one, 0 for none.
@@ -137,13 +148,14 @@ def last_event(info: RecordInfo) -> int:
 
 def pack_record(entry: Entry, body: bytes = b"", events: bytes = b"") -> bytes:
     """The bytes of a record's file."""
+    raised = {} if entry.head.epoch == entry.info.epoch else {"epoch": entry.head.epoch}
     meta = {
         **_whose(entry.head.session_id, entry.head.nonce),
         "position": entry.info.position,
         "epoch": entry.info.epoch,
         "kind": entry.info.kind.value,
         "info": {name: getattr(entry.info, name) for name in _INFO},
-        "head": {name: getattr(entry.head, name) for name in _HEAD},
+        "head": {**{name: getattr(entry.head, name) for name in _HEAD}, **raised},
         "summary": {name: getattr(entry.head.summary, name) for name in _SUMMARY},
         "record_id": entry.record_id,
         "commit_id": entry.commit_id,
@@ -163,11 +175,12 @@ def unpack_record(data: bytes, session_id: str, name: str, position: int) -> Sto
         if meta["position"] != position:
             raise ValueError(f"it is of position {meta['position']}")
         epoch, held = _whole(meta["epoch"]), meta["held"]
+        now = _whole(meta["head"].get("epoch", epoch))
         head = replace(
-            new_head(session_id, _text(meta["nonce"]), 0.0, epoch=epoch),
+            new_head(session_id, _text(meta["nonce"]), 0.0, epoch=now),
             position=position,
-            summary=Summary(**meta["summary"]),
-            **{field: meta["head"][field] for field in _HEAD},
+            summary=Summary(**_fields(meta["summary"])),
+            **_fields(meta["head"], _HEAD),
         )
         info = RecordInfo(
             position=position,
@@ -175,7 +188,7 @@ def unpack_record(data: bytes, session_id: str, name: str, position: int) -> Sto
             kind=Kind(meta["kind"]),
             body_size=len(frame.body),
             events_size=len(frame.events),
-            **{field: meta["info"][field] for field in _INFO},
+            **_fields(meta["info"], _INFO),
         )
         entry = Entry(
             info=info,
@@ -228,11 +241,10 @@ def unpack_packed(data: bytes, session_id: str, name: str, nonce: str) -> list[P
                 epoch=_whole(row["epoch"]),
                 kind=Kind.COMMIT,
                 events_size=len(events),
-                **{field: row["info"][field] for field in _INFO},
+                **_fields(row["info"], _INFO),
             )
-            items.append(
-                Packed(info=info, previous=row["previous"], runs=row["runs"], events=events)
-            )
+            previous, runs = _whole(row["previous"]), _whole(row["runs"])
+            items.append(Packed(info=info, previous=previous, runs=runs, events=events))
         if at != len(frame.events):
             raise ValueError("its events do not fit its rows")
         return items
@@ -345,6 +357,17 @@ def _same_nonce(meta: Mapping[str, object], nonce: str) -> None:
         raise ValueError("it is of another session of this name")
 
 
+def _fields(given: object, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """The named fields of a map (all when None), each of its type."""
+    if not isinstance(given, dict):
+        raise TypeError("clear fields are no map")
+    found = {name: given[name] for name in (given if names is None else names)}
+    for name, value in found.items():
+        if not isinstance(value, _TYPES.get(name, int)):
+            raise TypeError(f"{name} is {value!r:.60}")
+    return found
+
+
 def _whole(value: object) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
@@ -368,7 +391,7 @@ def _held_fields(held: Held) -> dict[str, object]:
 
 def _held_of(value: Mapping[str, Any]) -> Held:
     return Held(
-        owner=Owner(**value["owner"]),
+        owner=Owner(**_fields(value["owner"])),
         epoch=_whole(value["epoch"]),
         expires_boot=float(value["expires_boot"]),
         duration_s=float(value["duration_s"]),

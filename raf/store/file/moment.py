@@ -29,8 +29,8 @@ from raf.store.file.meta import (
     unpack_packed,
     unpack_request,
 )
+from raf.store.model import Head, Held, Kind, Reading, Record, RecordInfo, Request, Select
 from raf.store.owner import unknown_holder
-from raf.store.port import Head, Held, Kind, Reading, Record, RecordInfo, Request, Select
 
 
 class VanishedError(Exception):
@@ -262,11 +262,13 @@ class Moment:
             head=self.head,
             chain=self._chain(select.at) if select.chain else (),
             journal=self._journal() if select.journal else (),
-            requests=self._requests() if select.requests else (),
+            requests=self._requests(self.head.consumed) if select.requests else (),
             events=() if after is None else self._events(after, limit),
             infos=self._infos() if select.infos else (),
             kept=tuple(record.info for record in self._kept()) if select.kept else (),
             run=self._run(select.run) if select.run else None,
+            log=self._log() if select.log else (),
+            inbox=self._requests(0) if select.inbox else (),
         )
 
     def _position_of(self, number: int) -> int | None:
@@ -313,12 +315,17 @@ class Moment:
             if stored.entry.info.kind is not Kind.COMMIT
         )
 
-    def _requests(self) -> tuple[Request, ...]:
+    def _requests(self, after: int) -> tuple[Request, ...]:
         return tuple(
             read_request(self.folder, self.nonce, seq)
             for seq in self.beside.requests
-            if seq > self.head.consumed
+            if seq > after
         )
+
+    def _log(self) -> tuple[Record, ...]:
+        """All commits, and the open journal between them."""
+        records = [*self._all_commits(), *self._journal()]
+        return tuple(sorted(records, key=lambda record: record.info.position))
 
     def _events(self, after: int, limit: int) -> tuple[Record, ...]:
         """Commits with events above a number; without a gap between them."""
@@ -342,7 +349,15 @@ class Moment:
         return tuple(found)
 
     def _infos(self) -> tuple[RecordInfo, ...]:
-        infos = tuple(record.info for record in self.commits())
+        return self._whole(tuple(record.info for record in self.commits()))
+
+    def _all_commits(self) -> tuple[Record, ...]:
+        records = tuple(self.commits())
+        self._whole(tuple(record.info for record in records))
+        return records
+
+    def _whole(self, infos: tuple[RecordInfo, ...]) -> tuple[RecordInfo, ...]:
+        """The same, if none is missing that was not pruned."""
         there = {info.commit for info in infos}
         for number in range(self.head.commit + 1):
             if number not in there and not self.marker.has_dropped(number):

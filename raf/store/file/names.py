@@ -27,6 +27,7 @@ _SHORT = re.compile(r"(?:[a-z0-9_-]|%[0-9A-F]{2})+")
 _LONG = re.compile(r"(?:[a-z0-9_-]|%[0-9A-F]{2})+~[0-9a-f]{64}")
 
 FORMAT_FILE = ".format"
+QUEUE_LOCK = ".queue"
 LEASES = "leases"
 INBOX = "inbox"
 TEMP = ".tmp-"

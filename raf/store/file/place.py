@@ -3,27 +3,36 @@
 Theory of operation.
 
     ROOT/.format                        what wrote it
-    ROOT/<name>/s00000001/              the session: its folder is named by its first epoch
+    ROOT/.queue                         locked by whoever looks for sessions that are due
+    ROOT/<name>/s00000001/              the session: its folder is named by the first epoch free
     ROOT/<name>/gone-00000007-000000000123   tombstone: highest epoch and position it had
     ROOT/<name>/.new-… .trash-…         being made, being removed
 
 A new session is made whole in a `.new-` folder and renamed into place; of two makers one wins,
-since a folder cannot be renamed onto one that is not empty.
+since a folder cannot be renamed onto one that is not empty.  All makers, those of an adopted session
+too, take the epoch after the highest tombstone for its name.
 
 The end of a session is a record like any other, so only its owner can write it, and it is the
 moment from which the session is gone.  Whoever comes by finishes the rest, in this order: the
 tombstone, then the folder is renamed away, then it is removed.  A session's folder counts only if
-its first epoch is above every tombstone's; so a maker or a remover that slept through
+the epoch in its name is above every tombstone's; so a maker or a remover that slept through
 another's work changes nothing: it names an epoch, and that epoch is spent.
 """
 
 import errno
 import os
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from raf.clock import Clock
-from raf.errors import CorruptRecordError, FormatVersionError, StoreUnavailableError
+from raf.errors import (
+    CorruptRecordError,
+    FormatVersionError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
 from raf.store.file import names
 from raf.store.file.disk import Disk
 from raf.store.file.folder import Folder
@@ -32,6 +41,7 @@ from raf.store.record import Content, unpack
 
 FORMAT = 1
 _FORMAT_TEXT = "raf file store, format "
+_PATIENCE, _PAUSE_S = 1_000, 0.01  # tries to lock, and the time between two
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
 
 
@@ -115,6 +125,22 @@ class Place:
                 return session_id
         return name  # all is damaged: listed by the name of its folder
 
+    @contextmanager
+    def one_at_a_time(self) -> Iterator[None]:
+        """Keep out all others who ask for this, in every process.
+
+        Raises:
+            StoreBusyError: Somebody did not let go for ten seconds.
+        """
+        path = os.path.join(self.root, names.QUEUE_LOCK)
+        for _ in range(_PATIENCE):
+            with self.disk.locked(path) as mine:
+                if mine:
+                    yield
+                    return
+            time.sleep(_PAUSE_S)
+        raise StoreBusyError(self.url, _PATIENCE * _PAUSE_S)
+
     # -- one name ---------------------------------------------------------------------------------
 
     def find(self, session_id: str) -> Generations:
@@ -148,16 +174,34 @@ class Place:
             entry: The claim; its epoch and position are above every tombstone's.
             note: The lease of that claim.
         """
-        session_id = entry.head.session_id
+        return self.install(
+            entry.head.session_id,
+            entry.info.epoch,
+            lambda new: self._build(new, entry, note),
+        )
+
+    def install(
+        self, session_id: str, epoch: int, build: Callable[[Folder], None]
+    ) -> Folder | None:
+        """Make a session's folder and give it its name; None if another was faster.
+
+        Args:
+            session_id: Whose it is.
+            epoch: The one after the highest tombstone's.
+            build: Puts everything in, synced; the folder and the two in it are there.
+        """
         home = os.path.join(self.root, names.folder_name(session_id))
         with suppress(FileExistsError):
             self.disk.mkdir(home)
         # Synced also when it was there: whoever made it may not have come so far.
         self.disk.sync_dir(self.root)
         draft = os.path.join(home, names.NEW + self._clock.new_id())
-        final = os.path.join(home, names.generation_name(entry.info.epoch))
+        final = os.path.join(home, names.generation_name(epoch))
         try:
-            self._build(Folder(self.disk, self._clock, draft, session_id), entry, note)
+            new = Folder(self.disk, self._clock, draft, session_id)
+            for path in (new.path, new.leases, new.inbox):
+                self.disk.mkdir(path)
+            build(new)
             self.disk.rename(draft, final)
         except FileNotFoundError:
             if not self.stands():
@@ -170,14 +214,12 @@ class Place:
             return None
         self.disk.sync_dir(home)
         # An epoch that was spent meanwhile does not count; then nobody sees this folder.
-        if self.find(session_id).epoch >= entry.info.epoch:
+        if self.find(session_id).epoch >= epoch:
             return None
         return Folder(self.disk, self._clock, final, session_id)
 
     def _build(self, new: Folder, entry: Entry, note: LeaseNote) -> None:
-        """Make a session's folder, synced, under a name that nobody looks at."""
-        for path in (new.path, new.leases, new.inbox):
-            self.disk.mkdir(path)
+        """Write the first record and its lease, synced."""
         record = names.record_name(entry.info.position)
         self.disk.write_new(new.file(record), pack_record(entry))
         lease = os.path.join(new.leases, names.lease_name(note.held.epoch))

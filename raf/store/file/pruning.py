@@ -26,7 +26,7 @@ from raf.store.file.meta import Marker, Packed, last_event, pack_marker, pack_pa
 from raf.store.file.moment import Moment, VanishedError
 from raf.store.file.place import Place
 from raf.store.file.reader import TRIES, Reader
-from raf.store.port import Kind, Lease, Record
+from raf.store.model import Kind, Lease, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from raf.errors import CheckpointError, StoreUnavailableError
 from raf.store.file.moment import MissingError, Moment, VanishedError
 from raf.store.file.names import folder_name
 from raf.store.file.place import Place
+from raf.store.model import Head, Reading, Select
 from raf.store.order import damaged_head
-from raf.store.port import Head, Reading, Select
 
 Answer = TypeVar("Answer")
 

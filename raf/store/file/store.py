@@ -1,40 +1,45 @@
 """The file store: each operation is one function in one thread.
 
 Rules of this file: the event loop touches no file.  A hop that has begun goes on when its caller is
-cancelled, so what it does is done wholly; a hop that has not begun does nothing.  A claim that nobody
-waits for any more is given back.
+cancelled, so what it does is done wholly, and the next look waits for it; a hop that has not begun does
+nothing.  A claim that nobody waits for any more is given back.
 """
 
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from raf.clock import Clock
 from raf.errors import LeaseLostError, RafError, StoreClosedError
+from raf.store.file.adopting import Adopter
 from raf.store.file.claims import Claims
 from raf.store.file.disk import Disk, translate
+from raf.store.file.due import DueClaims
 from raf.store.file.inbox import Inbox
 from raf.store.file.log import Log
 from raf.store.file.place import Place
 from raf.store.file.pruning import Pruner
 from raf.store.file.reader import Reader
-from raf.store.port import (
+from raf.store.file.salvage import salvage
+from raf.store.model import (
     Claimed,
     Commit,
+    Due,
     Head,
     Lease,
     Owner,
     Reading,
     Request,
+    Salvage,
     Select,
-    Store,
     check_session_id,
 )
+from raf.store.port import Store
 
 Answer = TypeVar("Answer")
 
@@ -83,10 +88,13 @@ class FileStore(Store):
         self._claims = Claims(self._place, self._reader, self._log, self.clock)
         self._inbox = Inbox(self._place, self._reader, self.clock)
         self._pruner = Pruner(self._place, self._reader, self._log)
+        self._adopter = Adopter(self._place, self._reader, self.clock)
+        self._due = DueClaims(self._place, self._reader, self._claims, self.clock, self._lock)
         # Operations of one session take turns; a few locks do for any number of sessions.
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._opened = 0
         self._threads: ThreadPoolExecutor | None = None
+        self._left: set[Future[Any]] = set()  # hops that lost whoever waited for them
 
     @property
     def url(self) -> str:
@@ -114,8 +122,21 @@ class FileStore(Store):
     async def _hop(self, work: Callable[[], Answer]) -> Answer:
         if self._threads is None:
             raise StoreClosedError(self.url)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._guarded, work)
+        hop = self._threads.submit(self._guarded, work)
+        try:
+            return await asyncio.wrap_future(hop)
+        except asyncio.CancelledError:
+            if not hop.done():
+                self._left.add(hop)
+                hop.add_done_callback(self._left.discard)
+            raise
+
+    async def _look(self, work: Callable[[], Answer]) -> Answer:
+        """Read, once what lost its caller here is done: so the outcome can be read."""
+        while left := tuple(self._left):
+            # A wait that is cancelled would cancel what it waits for.
+            await asyncio.shield(asyncio.wait([asyncio.wrap_future(hop) for hop in left]))
+        return await self._hop(work)
 
     def _lock(self, session_id: str) -> threading.Lock:
         return self._locks[hash(session_id) % _LOCKS]
@@ -149,15 +170,38 @@ class FileStore(Store):
 
         def take() -> Claimed:
             claimed = self._claims.claim(name, owner, lease_s, create=create)
-            if not grant.offer(claimed.lease):
+            if not grant.offer([claimed.lease]):
                 self._give_back(claimed.lease)
             return claimed
 
+        return await self._granted(grant, self._alone(name, take))
+
+    async def claim_due(
+        self, owner: Owner, due: Due, *, lease_s: float, limit: int
+    ) -> list[Claimed]:
+        grant = _Grant()
+
+        def take() -> list[Claimed]:
+            claimed: list[Claimed] = []
+            with self._due.turn():
+                try:
+                    self._due.claim(claimed, owner, due, lease_s=lease_s, limit=limit)
+                except BaseException:
+                    self._give_back_alone([one.lease for one in claimed])
+                    raise
+                leases = [one.lease for one in claimed]
+                if not grant.offer(leases):
+                    self._give_back_alone(leases)
+            return claimed
+
+        return await self._granted(grant, self._hop(take))
+
+    async def _granted(self, grant: "_Grant", claim: Coroutine[Any, Any, Answer]) -> Answer:
+        """Wait for a claim; what nobody waits for any more is given back."""
         try:
-            return await self._alone(name, take)
+            return await claim
         except asyncio.CancelledError:
-            if (lease := grant.give_up()) is not None:
-                await asyncio.shield(asyncio.to_thread(self._give_back_alone, lease))
+            await asyncio.shield(asyncio.to_thread(self._give_back_alone, grant.give_up()))
             raise
 
     def _give_back(self, lease: Lease) -> None:
@@ -165,9 +209,10 @@ class FileStore(Store):
         with suppress(OSError, RafError):
             self._checked(lease, partial(self._claims.release, lease))
 
-    def _give_back_alone(self, lease: Lease) -> None:
-        with self._lock(lease.session_id):
-            self._give_back(lease)
+    def _give_back_alone(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            with self._lock(lease.session_id):
+                self._give_back(lease)
 
     async def renew(self, leases: Sequence[Lease]) -> list[bool]:
         return await self._hop(lambda: self._renew(leases))
@@ -198,14 +243,18 @@ class FileStore(Store):
 
     async def read(self, session_id: str, select: Select) -> Reading | None:
         name = check_session_id(session_id)
-        return await self._hop(lambda: self._reader.read(name, select))
+        return await self._look(lambda: self._reader.read(name, select))
+
+    async def salvage(self, session_id: str) -> Salvage | None:
+        name = check_session_id(session_id)
+        return await self._look(lambda: salvage(self._place, self._reader, name))
 
     async def request(self, session_id: str, request_id: str, kind: str, body: bytes) -> Request:
         name = check_session_id(session_id)
         return await self._alone(name, lambda: self._inbox.request(name, request_id, kind, body))
 
     async def scan(self, *, after: str = "", limit: int = 1000) -> list[Head]:
-        return await self._hop(lambda: self._reader.scan(after, limit))
+        return await self._look(lambda: self._reader.scan(after, limit))
 
     async def prune(
         self, lease: Lease, bodies: Sequence[int], *, events_before: int | None = None
@@ -215,23 +264,27 @@ class FileStore(Store):
     async def delete(self, lease: Lease) -> None:
         await self._as_owner(lease, lambda: self._log.delete(lease))
 
+    async def adopt(self, session: Reading) -> None:
+        name = check_session_id(session.head.session_id)
+        await self._alone(name, lambda: self._adopter.adopt(session))
+
 
 class _Grant:
-    """A claim's lease between the thread that takes it and the task that waits for it."""
+    """A claim's leases between the thread that takes them and the task that waits for them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lease: Lease | None = None
+        self._leases: Sequence[Lease] = ()
         self._given_up = False
 
-    def offer(self, lease: Lease) -> bool:
-        """Lay the lease down; False when nobody waits, so that the thread gives it back."""
+    def offer(self, leases: Sequence[Lease]) -> bool:
+        """Lay the leases down; False when nobody waits, so that the thread gives them back."""
         with self._lock:
-            self._lease = lease
+            self._leases = leases
             return not self._given_up
 
-    def give_up(self) -> Lease | None:
-        """Stop waiting; the lease when it lies there already, so that the task gives it back."""
+    def give_up(self) -> Sequence[Lease]:
+        """Stop waiting; the leases that lie there already, so that the task gives them back."""
         with self._lock:
             self._given_up = True
-            return self._lease
+            return self._leases

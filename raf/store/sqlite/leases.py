@@ -5,13 +5,15 @@ Rules of this file: those of `writes`.
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from raf.clock import Clock
 from raf.errors import SessionBusyError, SessionNotFoundError
 from raf.failpoint import failpoint
+from raf.store.model import Claimed, Lease, Owner
 from raf.store.order import new_head
 from raf.store.owner import LeaseWatch
-from raf.store.port import Claimed, Lease, Owner
 from raf.store.sqlite.reads import find_claimable
 from raf.store.sqlite.rows import CLAIM, SessionRow, key_of, owner_text, plain_row, summary_text
 from raf.store.sqlite.writes import INSERT, Write
@@ -35,6 +37,37 @@ _RELEASE = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Who claims, and for how long."""
+
+    owner: Owner
+    lease_s: float
+    clock: Clock
+
+    def take(
+        self, connection: sqlite3.Connection, session: SessionRow, *, created: bool = False
+    ) -> Claimed:
+        """Write the claim of a session that is free."""
+        head = session.head
+        took_over = head.held is not None
+        lease = Lease(
+            session_id=head.session_id,
+            nonce=head.nonce,
+            epoch=head.epoch + 1,
+            owner=self.owner,
+            duration_s=self.lease_s,
+            expires_boot=self.clock.boot() + self.lease_s,
+            position=head.position + 1,
+        )
+        key = key_of(session.number, lease.position)
+        row = plain_row(key, CLAIM, lease.epoch, self.clock.now(), mark=took_over)
+        connection.execute(INSERT, row)
+        holder = (owner_text(self.owner), lease.expires_boot, lease.duration_s, session.number)
+        connection.execute(_HOLD, (lease.epoch, lease.position, *holder))
+        return Claimed(lease=lease, took_over=took_over, created=created)
+
+
 class ClaimWrite(Write[Claimed]):
     """Take a session that is free."""
 
@@ -50,8 +83,7 @@ class ClaimWrite(Write[Claimed]):
     ) -> None:
         super().__init__()
         self.session_id = session_id
-        self.owner = owner
-        self.lease_s = lease_s
+        self.hold = Hold(owner=owner, lease_s=lease_s, clock=clock)
         self.create = create
         self.clock = clock
         self.watch = watch
@@ -61,11 +93,12 @@ class ClaimWrite(Write[Claimed]):
         if session is None or session.deleted:
             if not self.create:
                 raise SessionNotFoundError(self.session_id)
-            return self._take(connection, self._create(connection, session), created=True)
+            made = self._create(connection, session)
+            return self.hold.take(connection, made, created=True)
         held = session.head.held
         if held is not None and self.watch.binds(self.session_id, held):
             raise SessionBusyError(self.session_id, str(held.owner), self.watch.until(held))
-        return self._take(connection, session, created=False)
+        return self.hold.take(connection, session)
 
     def _create(self, connection: sqlite3.Connection, grave: SessionRow | None) -> SessionRow:
         now = self.clock.now()
@@ -75,27 +108,6 @@ class ClaimWrite(Write[Claimed]):
         values = (number, self.session_id, head.nonce, epoch, now, now, summary_text(head.summary))
         created = connection.execute(_CREATE, values)
         return SessionRow(number=created.lastrowid or 0, head=head, commit_id="")
-
-    def _take(
-        self, connection: sqlite3.Connection, session: SessionRow, *, created: bool
-    ) -> Claimed:
-        head = session.head
-        took_over = head.held is not None
-        lease = Lease(
-            session_id=self.session_id,
-            nonce=head.nonce,
-            epoch=head.epoch + 1,
-            owner=self.owner,
-            duration_s=self.lease_s,
-            expires_boot=self.clock.boot() + self.lease_s,
-            position=head.position + 1,
-        )
-        key = key_of(session.number, lease.position)
-        row = plain_row(key, CLAIM, lease.epoch, self.clock.now(), mark=took_over)
-        connection.execute(INSERT, row)
-        holder = (owner_text(self.owner), lease.expires_boot, lease.duration_s, session.number)
-        connection.execute(_HOLD, (lease.epoch, lease.position, *holder))
-        return Claimed(lease=lease, took_over=took_over, created=created)
 
     def points(self) -> Iterator[None]:
         failpoint("store.sqlite.claim.before")
@@ -146,14 +158,17 @@ class ReleaseWrite(Write[None]):
 class ForgetClaimWrite(Write[None]):
     """Give back what a claim got that nobody waits for any more; comes after it in the queue."""
 
-    def __init__(self, claim: ClaimWrite) -> None:
+    def __init__(self, claim: Write[Any]) -> None:
         super().__init__()
         self.claim = claim
 
     def run(self, connection: sqlite3.Connection) -> None:
         # A claim that failed may have been rolled back: its epoch can be another owner's by now.
-        if self.claim.result is not None and self.claim.error is None:
-            lease = self.claim.result.lease
+        got = self.claim.result
+        if got is None or self.claim.error is not None:
+            return
+        for claimed in got if isinstance(got, list) else [got]:
+            lease = claimed.lease
             connection.execute(_RELEASE, (lease.session_id, lease.nonce, lease.epoch))
 
     def points(self) -> Iterator[None]:

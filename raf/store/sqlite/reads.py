@@ -8,8 +8,8 @@ import sqlite3
 from contextlib import closing
 
 from raf.errors import CorruptRecordError
+from raf.store.model import Head, Reading, Record, RecordInfo, Request, Select
 from raf.store.order import damaged_head
-from raf.store.port import Head, Reading, Record, RecordInfo, Request, Select
 from raf.store.sqlite.rows import (
     COMMIT,
     HEAD,
@@ -45,6 +45,10 @@ _JOURNAL = (
     f" WHERE key BETWEEN ? AND ? AND kind <> {COMMIT} ORDER BY key"
 )
 _AT_OR_BEFORE = f"SELECT {INFO} {_RANGE} ORDER BY key DESC LIMIT 1"
+_LOG = (
+    f"SELECT {RECORD} FROM records"  # noqa: S608
+    f" WHERE key BETWEEN ? AND ? AND (kind = {COMMIT} OR key > ?) ORDER BY key"
+)
 _INBOX = f"SELECT {REQUEST} FROM requests WHERE session = ? AND seq > ? ORDER BY seq"  # noqa: S608
 _RUN = "SELECT position FROM runs WHERE session = ? AND run_id = ?"
 
@@ -82,11 +86,13 @@ def read(connection: sqlite3.Connection, session_id: str, select: Select) -> Rea
         head=session.head,
         chain=_chain(connection, session, select.at) if select.chain else (),
         journal=_journal(connection, session) if select.journal else (),
-        requests=_inbox(connection, session) if select.requests else (),
+        requests=_inbox(connection, session, session.head.consumed) if select.requests else (),
         events=() if after is None else _events(connection, session, after, select.events_limit),
         infos=_infos(connection, session) if select.infos else (),
         kept=_kept(connection, session) if select.kept else (),
         run=_run(connection, session, select.run) if select.run else None,
+        log=_log(connection, session) if select.log else (),
+        inbox=_inbox(connection, session, 0) if select.inbox else (),
     )
 
 
@@ -177,8 +183,14 @@ def _journal(connection: sqlite3.Connection, session: SessionRow) -> tuple[Recor
     )
 
 
-def _inbox(connection: sqlite3.Connection, session: SessionRow) -> tuple[Request, ...]:
-    rows = connection.execute(_INBOX, (session.number, session.head.consumed))
+def _log(connection: sqlite3.Connection, session: SessionRow) -> tuple[Record, ...]:
+    ended = key_of(session.number, session.head.journal_from)
+    rows = connection.execute(_LOG, (*_span(session), ended))
+    return tuple(record_of(row, session.head.session_id) for row in rows)
+
+
+def _inbox(connection: sqlite3.Connection, session: SessionRow, after: int) -> tuple[Request, ...]:
+    rows = connection.execute(_INBOX, (session.number, after))
     return tuple(request_of(row, session.head.session_id) for row in rows)
 
 

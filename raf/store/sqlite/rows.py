@@ -10,19 +10,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from raf.errors import CorruptRecordError
+from raf.store.model import Commit, Head, Held, Kind, Owner, Record, RecordInfo, Request, Summary
 from raf.store.order import new_head
 from raf.store.owner import unknown_holder
-from raf.store.port import (
-    Commit,
-    Head,
-    Held,
-    Kind,
-    Owner,
-    Record,
-    RecordInfo,
-    Request,
-    Summary,
-)
 
 Row = tuple[Any, ...]
 
@@ -265,6 +255,25 @@ def commit_row(key: int, epoch: int, commit: Commit) -> Row:
         name_bytes(commit.run_id) if commit.run_id else None,
         commit.events,
         commit.body,
+    )
+
+
+def record_row(key: int, record: Record) -> Row:
+    """The columns of a commit's record as pruning left it: what is gone is NULL."""
+    info = record.info
+    return (
+        key,
+        COMMIT,
+        info.epoch,
+        info.created_at,
+        int(info.full),
+        info.commit,
+        info.step,
+        info.first_event,
+        info.event_count,
+        name_bytes(info.run_id) if info.run_id else None,
+        record.events or None,
+        record.body or None,
     )
 
 

@@ -9,6 +9,13 @@ session's row is the head: a step rewrites it and adds one record row.  A body t
 pruned; an empty one is an empty blob.  Below the position `kept_from` no commit has a body; only a
 prune moves it.  A deleted session keeps its row, with an empty nonce, so that its epoch goes on.
 Names that users choose (runs, requests) are blobs: any text fits.
+
+Two indices say what workers look for, so that a finished session costs them nothing.  SQLite keeps
+both in step with the rows, also for a writer that does not know them, so they are no part of the
+format and a file that lacks them gets them when it is opened.  `sessions_due` holds what may be due,
+by queue and `DUE`: below zero for a submitted session, in the order of its last commit; zero for one
+that wants to run at once; else the time it waits for.  It may name a session that is not due (what
+is due, `raf.store.due` decides), but leaves out none.
 """
 
 import os
@@ -20,6 +27,7 @@ from typing import Literal, TypeVar
 
 from raf.errors import FormatVersionError, StoreUnavailableError
 from raf.failpoint import failpoint
+from raf.store.due import FINISHED, TIMED
 from raf.store.sqlite.faults import is_busy
 
 Synchronous = Literal["full", "normal"]
@@ -95,6 +103,25 @@ TABLES = (
     "CREATE UNIQUE INDEX requests_by_id ON requests (session, request_id)",
 )
 
+_STATUS, _WAKE_AT = "json_extract(summary, '$[3]')", "json_extract(summary, '$[5]')"
+# JSON of Python has numbers that SQLite's has not: what SQLite cannot read is of no queue.
+QUEUE = "CASE WHEN json_valid(summary) THEN ifnull(json_extract(summary, '$[6]'), 'default') END"
+SUBMITTED_BEFORE = 1e11  # above every time
+DUE = f"""
+    CASE
+        WHEN nonce = '' OR commit_number < 0 THEN NULL
+        WHEN NOT json_valid(summary) THEN 0.0
+        WHEN {_STATUS} IN {FINISHED} THEN NULL
+        WHEN requests > consumed OR {_STATUS} = 'running' THEN 0.0
+        WHEN {_STATUS} = 'submitted' AND {_WAKE_AT} IS NULL THEN updated_at - {SUBMITTED_BEFORE}
+        WHEN {_STATUS} IN {TIMED} THEN max({_WAKE_AT}, 0.0)
+    END
+"""
+INDICES = {
+    "sessions_due": f"({QUEUE}, {DUE}, id) WHERE {DUE} IS NOT NULL",
+    "sessions_held": "(id) WHERE owner IS NOT NULL",
+}
+
 
 def check_place(path: Path, url: str) -> None:
     """Return if a database file can stand at this path.
@@ -138,6 +165,8 @@ def open_for_writing(
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         if new:
             _make_ready(connection, url)
+        if _lacks_index(connection):
+            _make_indices(connection)
     except BaseException:
         connection.close()
         raise
@@ -209,6 +238,22 @@ def _make_ready(connection: sqlite3.Connection, url: str) -> None:
     failpoint("store.sqlite.open.before")
     connection.execute("COMMIT")
     failpoint("store.sqlite.open.after")
+
+
+def _lacks_index(connection: sqlite3.Connection) -> bool:
+    there = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name IN (?, ?)"
+    return _patiently(lambda: int(connection.execute(there, tuple(INDICES)).fetchone()[0])) < len(
+        INDICES
+    )
+
+
+def _make_indices(connection: sqlite3.Connection) -> None:
+    _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    for name, what in INDICES.items():
+        connection.execute(f"CREATE INDEX IF NOT EXISTS {name} ON sessions {what}")
+    failpoint("store.sqlite.index.before")
+    connection.execute("COMMIT")
+    failpoint("store.sqlite.index.after")
 
 
 def _patiently(act: Callable[[], T]) -> T:

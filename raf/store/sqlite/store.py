@@ -25,22 +25,27 @@ from raf.errors import (
     StoreClosedError,
     StoreUnavailableError,
 )
-from raf.store.owner import LeaseWatch
-from raf.store.port import (
+from raf.store.model import (
     Claimed,
     Commit,
+    Due,
     Head,
     Lease,
     Owner,
     Reading,
     Request,
+    Salvage,
     Select,
-    Store,
     check_session_id,
 )
+from raf.store.owner import LeaseWatch
+from raf.store.port import Store
 from raf.store.sqlite import reads
+from raf.store.sqlite.adopting import AdoptWrite
+from raf.store.sqlite.due import ClaimDueWrite
 from raf.store.sqlite.faults import translate
 from raf.store.sqlite.leases import ClaimWrite, ForgetClaimWrite, ReleaseWrite, RenewWrite
+from raf.store.sqlite.salvage import salvage
 from raf.store.sqlite.schema import (
     READER_TIMEOUT_S,
     Synchronous,
@@ -195,6 +200,18 @@ class SqliteStore(Store):
             clock=self.clock,
             watch=self._watch,
         )
+        return await self._claimed(write)
+
+    async def claim_due(
+        self, owner: Owner, due: Due, *, lease_s: float, limit: int
+    ) -> list[Claimed]:
+        write = ClaimDueWrite(
+            owner, due, lease_s=lease_s, limit=limit, clock=self.clock, watch=self._watch
+        )
+        return await self._claimed(write)
+
+    async def _claimed(self, write: Write[T]) -> T:
+        """Wait for a claim; one that nobody waits for any more is given back."""
         try:
             return await self._write(write)
         except asyncio.CancelledError:
@@ -223,6 +240,10 @@ class SqliteStore(Store):
         check_session_id(session_id)
         return await self._read(lambda c: reads.read(c, session_id, select), session_id)
 
+    async def salvage(self, session_id: str) -> Salvage | None:
+        check_session_id(session_id)
+        return await self._read(lambda c: salvage(c, session_id), session_id)
+
     async def request(self, session_id: str, request_id: str, kind: str, body: bytes) -> Request:
         check_session_id(session_id)
         return await self._write(RequestWrite(session_id, request_id, kind, body, self.clock))
@@ -237,6 +258,10 @@ class SqliteStore(Store):
 
     async def delete(self, lease: Lease) -> None:
         await self._write(DeleteWrite(lease))
+
+    async def adopt(self, session: Reading) -> None:
+        check_session_id(session.head.session_id)
+        await self._write(AdoptWrite(session))
 
 
 class _Readers:

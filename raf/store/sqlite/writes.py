@@ -17,12 +17,8 @@ from typing import Generic, TypeVar
 from raf.clock import Clock
 from raf.errors import LeaseLostError, SessionNotFoundError
 from raf.failpoint import failpoint
+from raf.store.model import Commit, Lease, Request
 from raf.store.order import check_follows
-from raf.store.port import (
-    Commit,
-    Lease,
-    Request,
-)
 from raf.store.sqlite.reads import (
     commit_at,
     find_claimable,

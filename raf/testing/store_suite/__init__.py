@@ -9,8 +9,10 @@ Subclass it in a test module, name the class `Test...`, and say how a store is m
 It needs pytest and pytest-asyncio.
 """
 
+from raf.testing.store_suite.adopting import AdoptingTests
 from raf.testing.store_suite.concurrency import ConcurrencyTests
 from raf.testing.store_suite.deletion import DeletionTests
+from raf.testing.store_suite.due import DueTests
 from raf.testing.store_suite.fencing import FencingTests
 from raf.testing.store_suite.identity import IdentityTests
 from raf.testing.store_suite.inbox import InboxTests
@@ -32,6 +34,8 @@ class StoreSuite(
     InboxTests,
     PruningTests,
     DeletionTests,
+    AdoptingTests,
+    DueTests,
     IdentityTests,
     ConcurrencyTests,
 ):
@@ -39,7 +43,9 @@ class StoreSuite(
 
     Override `make_store`, which returns a store that is not opened and that lies at one place for
     one `tmp_path`.  Set `durable = False` when what is stored does not outlive `close`, and
-    `shareable = False` when a second instance cannot see the same place.
+    `shareable = False` when a second instance cannot see the same place.  A store that keeps leases
+    and `now()` by a clock of its own, as a server does, sets `clock_of_its_own = True` and overrides
+    `pass_time`.
     """
 
 

@@ -5,19 +5,30 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import ANY
 
 import pytest
 import pytest_asyncio
 
 from raf.clock import Clock
+from raf.store.model import Commit, Head, Lease, Owner, Reading, Select, Summary
 from raf.store.owner import this_owner
-from raf.store.port import Commit, Head, Lease, Owner, Reading, Select, Store, Summary
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 
 LEASE_S = 30.0
 # Above the highest pid that Linux gives out: no such process, for certain.
 NO_SUCH_PID = 2**22 + 7
-EVERYTHING = Select(chain=True, journal=True, requests=True, events_after=0, infos=True, kept=True)
+EVERYTHING = Select(
+    chain=True,
+    journal=True,
+    requests=True,
+    events_after=0,
+    infos=True,
+    kept=True,
+    log=True,
+    inbox=True,
+)
 
 
 def live_owner(clock: Clock, token: str = "one") -> Owner:  # noqa: S107 - names an engine
@@ -120,10 +131,35 @@ class SuiteBase:
 
     durable: ClassVar[bool] = True
     shareable: ClassVar[bool] = True
+    clock_of_its_own: ClassVar[bool] = False
 
     async def make_store(self, tmp_path: Path, clock: Clock) -> Store:
         """Return a store that is not opened; equal paths mean the same place."""
         raise NotImplementedError("override make_store() in the test class")
+
+    async def pass_time(
+        self,
+        store: Store,  # noqa: ARG002 - of use to a store with a clock of its own
+        clock: ManualClock,
+        seconds: float,
+    ) -> None:
+        """Let time pass for the store and for whoever uses it.
+
+        A store whose leases live on a server's clock overrides it: it moves the expiries that are
+        stored back by so much, and advances the clock of its user, here as there.
+        """
+        clock.advance(seconds)
+
+    def lease_time(self, seconds: float) -> object:
+        """What `Lease.expires_boot`, a time of its owner's clock, must equal if it should be this."""
+        return pytest.approx(seconds, abs=5.0) if self.clock_of_its_own else seconds
+
+    def held_until(self, lease: Lease) -> object:
+        """What `Held.expires_boot`, a time of the store's clock, must equal for this lease.
+
+        Whatever clock it is, two reads of one lease must tell the same.
+        """
+        return ANY if self.clock_of_its_own else lease.expires_boot
 
     async def reopen(self, store: Store, tmp_path: Path, clock: Clock) -> Store:
         """Close the store and return another, opened, at the same place."""

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 from raf.errors import SessionBusyError
-from raf.store.port import Claimed, Store
+from raf.store.model import Claimed
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     LEASE_S,
@@ -31,7 +32,7 @@ class ConcurrencyTests(SuiteBase):
                 name = f"s{turn}"
                 if turn % 2:
                     await new_session(store, name, commits=1)
-                    clock.advance(LEASE_S + 1)
+                    await self.pass_time(store, clock, LEASE_S + 1)
                 answers = await asyncio.gather(
                     *(
                         place.claim(name, live_owner(clock, token), lease_s=LEASE_S, create=True)
@@ -90,6 +91,8 @@ class ConcurrencyTests(SuiteBase):
             reading = await must_read(store)
             assert reading.head.commit in (draft.commit - 1, draft.commit)
             assert reading.head.commit == reading.chain[-1].info.commit
+            # What was read is the outcome: nothing of the write comes later.
+            assert (await must_read(store)).head == reading.head
             if reading.head.commit != draft.commit:
                 await store.commit(pen.lease, draft)
             pen.wrote(draft)

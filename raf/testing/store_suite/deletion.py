@@ -1,6 +1,7 @@
 """Deleting: everything goes but the highest epoch of the name."""
 
-from raf.store.port import Select, Store, Summary
+from raf.store.model import Select, Summary
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     LEASE_S,
@@ -35,7 +36,7 @@ class DeletionTests(SuiteBase):
         await pen.write(run_id="main")
         await store.request("s", "r", "signal", b"old")
         await store.delete(pen.lease)
-        clock.advance(1)
+        await self.pass_time(store, clock, 1)
         claimed = await store.claim("s", live_owner(clock), lease_s=LEASE_S, create=True)
         lease = claimed.lease
         assert (claimed.created, claimed.took_over) == (True, False)

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from raf.errors import LeaseLostError, SessionNotFoundError
-from raf.store.port import Select, Store
+from raf.store.model import Select
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     LEASE_S,
@@ -43,7 +44,7 @@ class FencingTests(SuiteBase):
         """After a take-over every kind of late write raises LeaseLostError; nothing changed."""
         pen = await new_session(store, commits=2)
         await store.append(pen.lease, [b"mine"])
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         rival = await claim(store, owner=live_owner(clock, "two"))
         before = await must_read(store)
         late = _late_write(pen, kind, before.chain[0].info.position)
@@ -59,7 +60,7 @@ class FencingTests(SuiteBase):
     ) -> None:
         """A late renewal is False, a late release is ignored, and the new owner keeps its lease."""
         pen = await new_session(store, commits=1)
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         rival = await claim(store, owner=live_owner(clock, "two"))
         before = await must_read(store)
         expiry = pen.lease.expires_boot
@@ -74,7 +75,7 @@ class FencingTests(SuiteBase):
         """A former owner learns that it was replaced, also when it repeats a commit that stands."""
         pen = await new_session(store, commits=1)
         again = await pen.write()
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         await claim(store, owner=live_owner(clock, "two"))
         with pytest.raises(LeaseLostError):
             await store.commit(pen.lease, again)
@@ -85,7 +86,7 @@ class FencingTests(SuiteBase):
     ) -> None:
         """After delete and a new creation the old owner's writes are refused."""
         pen = await new_session(store, commits=1)
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         killer = await claim(store, owner=live_owner(clock, "two"))
         await store.delete(killer)
         fresh = await new_session(store, commits=1)
@@ -121,7 +122,7 @@ class FencingTests(SuiteBase):
         """The new owner sees the old one's commits and open journal, and continues the numbers."""
         pen = await new_session(store, commits=2)
         await store.append(pen.lease, [b"half"])
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         rival = await claim(store, owner=live_owner(clock, "two"))
         reading = await must_read(store)
         assert [record.body for record in reading.journal][:1] == [b"half"]

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from raf.errors import InvalidSessionIdError
-from raf.store.port import MAX_SESSION_ID, Select, Store
+from raf.store.model import MAX_SESSION_ID, Select
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     LEASE_S,

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from raf.errors import SessionNotFoundError
-from raf.store.port import Request, Select, Store
+from raf.store.model import Request, Select
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import SuiteBase, head_of, must_read, new_session
 
@@ -23,7 +24,7 @@ class InboxTests(SuiteBase):
         """Sequence numbers begin at 1 and have no gap; every field comes back."""
         await new_session(store)
         first = await store.request("s", "r1", "signal", b"one")
-        clock.advance(1)
+        await self.pass_time(store, clock, 1)
         second = await store.request("s", "r2", "answer", b"two")
         assert await _open(store) == [first, second]
         assert [request.seq for request in (first, second)] == [1, 2]

@@ -1,6 +1,7 @@
 """Records of the step in flight: they last until a commit ends the journal."""
 
-from raf.store.port import Kind, Select, Store
+from raf.store.model import Kind, Select
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     LEASE_S,
@@ -26,7 +27,7 @@ class JournalTests(SuiteBase):
         """Journal records come back in the order written, with time and epoch."""
         pen = await new_session(store, commits=1)
         await store.append(pen.lease, [b"one", b"two"])
-        clock.advance(1)
+        await self.pass_time(store, clock, 1)
         await store.append(pen.lease, [b"three"])
         await store.append(pen.lease, [])
         journal = (await must_read(store)).journal
@@ -64,7 +65,7 @@ class JournalTests(SuiteBase):
         """The open journal shows where an owner was lost."""
         pen = await new_session(store, commits=1)
         await store.append(pen.lease, [b"one"])
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         rival = await claim(store, owner=live_owner(clock, "two"))
         await store.append(rival, [b"two"])
         journal = (await must_read(store)).journal
@@ -87,7 +88,7 @@ class JournalTests(SuiteBase):
         """The commit of a new owner makes the old owner's records void."""
         pen = await new_session(store, commits=1)
         await store.append(pen.lease, [b"one"])
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         rival = await claim(store, owner=live_owner(clock, "two"))
         await Pen(store, rival, (await must_read(store)).head).write()
         assert (await must_read(store)).journal == ()

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from raf.errors import SessionBusyError, SessionNotFoundError
-from raf.store.port import Kind, Select, Store, Summary
+from raf.store.model import Kind, Select, Summary
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     LEASE_S,
@@ -31,7 +32,7 @@ class LeaseTests(SuiteBase):
         assert (claimed.created, claimed.took_over) == (True, False)
         assert (lease.session_id, lease.owner, lease.duration_s) == ("s", owner, LEASE_S)
         assert lease.epoch >= 1
-        assert lease.expires_boot == clock.boot() + LEASE_S
+        assert lease.expires_boot == self.lease_time(clock.boot() + LEASE_S)
         head = await head_of(store)
         assert (head.session_id, head.nonce, head.epoch) == ("s", lease.nonce, lease.epoch)
         assert head.nonce
@@ -40,7 +41,7 @@ class LeaseTests(SuiteBase):
         assert head.created_at == clock.now()
         assert head.held is not None
         assert (head.held.owner, head.held.epoch) == (owner, lease.epoch)
-        assert (head.held.expires_boot, head.held.duration_s) == (lease.expires_boot, LEASE_S)
+        assert (head.held.expires_boot, head.held.duration_s) == (self.held_until(lease), LEASE_S)
 
     async def test_create_must_be_asked_for(self, store: Store, clock: ManualClock) -> None:
         """Claiming a missing session without `create` is an error and makes nothing."""
@@ -90,10 +91,10 @@ class LeaseTests(SuiteBase):
     async def test_an_expired_lease_is_taken_over(self, store: Store, clock: ManualClock) -> None:
         """A lease binds until its time has passed, then it is taken over."""
         lease = await claim(store)
-        clock.advance(LEASE_S - 0.1)
+        await self.pass_time(store, clock, LEASE_S - 0.1)
         with pytest.raises(SessionBusyError):
             await claim(store, owner=live_owner(clock, "two"))
-        clock.advance(0.2)
+        await self.pass_time(store, clock, 0.2)
         claimed = await store.claim("s", live_owner(clock, "two"), lease_s=LEASE_S)
         assert claimed.took_over
         assert claimed.lease.epoch > lease.epoch
@@ -101,22 +102,22 @@ class LeaseTests(SuiteBase):
     async def test_a_renewal_extends(self, store: Store, clock: ManualClock) -> None:
         """A renewed lease binds from the renewal on."""
         lease = await claim(store)
-        clock.advance(LEASE_S - 1)
+        await self.pass_time(store, clock, LEASE_S - 1)
         assert await store.renew([lease]) == [True]
-        assert lease.expires_boot == clock.boot() + LEASE_S
-        clock.advance(LEASE_S - 1)
+        assert lease.expires_boot == self.lease_time(clock.boot() + LEASE_S)
+        await self.pass_time(store, clock, LEASE_S - 1)
         with pytest.raises(SessionBusyError):
             await claim(store, owner=live_owner(clock, "two"))
         held = (await head_of(store)).held
         assert held is not None
-        assert held.expires_boot == lease.expires_boot
+        assert held.expires_boot == self.held_until(lease)
 
     async def test_an_expired_lease_is_renewed_while_nobody_took_it(
         self, store: Store, clock: ManualClock
     ) -> None:
         """An owner that overslept holds its session again, if it is the first to come."""
         lease = await claim(store)
-        clock.advance(LEASE_S * 3)
+        await self.pass_time(store, clock, LEASE_S * 3)
         assert await store.renew([lease]) == [True]
         with pytest.raises(SessionBusyError):
             await claim(store, owner=live_owner(clock, "two"))
@@ -142,7 +143,7 @@ class LeaseTests(SuiteBase):
             clock.step_wall(step)
             with pytest.raises(SessionBusyError):
                 await claim(store, owner=live_owner(clock, "two"))
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         await claim(store, owner=live_owner(clock, "two"))
 
     async def test_a_dead_owner_binds_nobody(self, store: Store, clock: ManualClock) -> None:
@@ -159,14 +160,14 @@ class LeaseTests(SuiteBase):
         earlier = await claim(store, owner=owner_of_another_boot(clock))
         with pytest.raises(SessionBusyError):
             await claim(store)
-        clock.advance(LEASE_S - 1)
+        await self.pass_time(store, clock, LEASE_S - 1)
         with pytest.raises(SessionBusyError):
             await claim(store)
         assert await store.renew([earlier]) == [True]
-        clock.advance(2)
+        await self.pass_time(store, clock, 2)
         with pytest.raises(SessionBusyError):
             await claim(store)
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         claimed = await store.claim("s", live_owner(clock), lease_s=LEASE_S)
         assert claimed.took_over
 
@@ -195,7 +196,7 @@ class LeaseTests(SuiteBase):
             if turn % 2:
                 await store.delete(lease)
             else:
-                clock.advance(LEASE_S + 1)
+                await self.pass_time(store, clock, LEASE_S + 1)
         assert epochs == sorted(set(epochs))
 
     async def test_leases_are_apart(self, store: Store, clock: ManualClock) -> None:

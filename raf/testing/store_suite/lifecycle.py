@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from raf.errors import StoreClosedError
-from raf.store.port import Lease, Select, Store
+from raf.store.model import Due, Lease, Reading, Select
+from raf.store.order import new_head
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     EVERYTHING,
@@ -34,8 +36,11 @@ def _uses(store: Store, clock: ManualClock) -> dict[str, Callable[[], Awaitable[
         position=0,
     )
     commit = Pen(store, lease).draft()
+    due = Due(fingerprints=frozenset())
+    session = Reading(head=new_head("s", "n", 0.0))
     return {
         "claim": lambda: store.claim("s", owner, lease_s=30, create=True),
+        "claim_due": lambda: store.claim_due(owner, due, lease_s=30, limit=1),
         "renew": lambda: store.renew([lease]),
         "release": lambda: store.release(lease),
         "commit": lambda: store.commit(lease, commit),
@@ -45,6 +50,7 @@ def _uses(store: Store, clock: ManualClock) -> dict[str, Callable[[], Awaitable[
         "scan": store.scan,
         "prune": lambda: store.prune(lease, []),
         "delete": lambda: store.delete(lease),
+        "adopt": lambda: store.adopt(session),
     }
 
 
@@ -159,10 +165,16 @@ class LifecycleTests(SuiteBase):
         finally:
             await again.close()
 
-    async def test_the_address_names_the_store(self, store: Store) -> None:
+    async def test_the_address_names_the_store(self, store: Store, clock: ManualClock) -> None:
         """The URL begins with a scheme, and the clock is the one that was handed in."""
         assert ":" in store.url
-        assert await store.now() == store.clock.now()
+        assert store.clock is clock
+
+    async def test_the_stores_time(self, store: Store, clock: ManualClock) -> None:
+        """It is its user's, or a clock's that does not run backwards."""
+        before = await store.now()
+        assert self.clock_of_its_own or before == clock.now()
+        assert await store.now() >= before
 
     async def test_a_missing_session_reads_as_none(self, store: Store) -> None:
         """Reading what was never made is None, and lists are empty."""

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from raf.errors import CommitOrderError
-from raf.store.port import Kind, Select, Store, Summary
+from raf.store.model import Kind, Select, Summary
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import SuiteBase, bodies, head_of, must_read, new_session
 
@@ -19,7 +20,7 @@ class LogTests(SuiteBase):
     async def test_a_commit_moves_the_head(self, store: Store, clock: ManualClock) -> None:
         """Head, record, events and summary are those of the commit."""
         pen = await new_session(store)
-        clock.advance(5)
+        await self.pass_time(store, clock, 5)
         summary = Summary(
             workflow="review",
             fingerprint="f1:ab",
@@ -148,6 +149,7 @@ class LogTests(SuiteBase):
         reading = await must_read(store, select=Select())
         assert (reading.chain, reading.journal, reading.requests) == ((), (), ())
         assert (reading.events, reading.infos, reading.run) == ((), (), None)
+        assert (reading.log, reading.inbox) == ((), ())
 
     @pytest.mark.parametrize("size", [0, 1, 4096, 5 * MEGABYTE])
     async def test_bodies_of_any_size(self, store: Store, size: int) -> None:

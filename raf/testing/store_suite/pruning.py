@@ -1,6 +1,7 @@
 """Pruning: bodies go, events stay, and what is left is whole."""
 
-from raf.store.port import Kind, Reading, Select, Store
+from raf.store.model import Kind, Reading, Select
+from raf.store.port import Store
 from raf.testing.clock import ManualClock
 from raf.testing.store_suite.base import (
     LEASE_S,
@@ -149,7 +150,7 @@ class PruningTests(SuiteBase):
         """Pruning keeps the claims and records that the open journal needs."""
         pen = await _two_chains(store)
         await store.append(pen.lease, [b"one"])
-        clock.advance(LEASE_S + 1)
+        await self.pass_time(store, clock, LEASE_S + 1)
         rival = await claim(store, owner=live_owner(clock, "two"))
         await store.prune(rival, _positions(await must_read(store), 2, 1, 0))
         journal = (await must_read(store)).journal

@@ -2,8 +2,18 @@
 
 import pytest
 
-from raf.store.port import Select, Store, Summary
-from raf.testing.store_suite.base import Pen, SuiteBase, must_read, new_session
+from raf.store.model import Kind, Select, Summary
+from raf.store.port import Store
+from raf.testing.clock import ManualClock
+from raf.testing.store_suite.base import (
+    LEASE_S,
+    Pen,
+    SuiteBase,
+    claim,
+    live_owner,
+    must_read,
+    new_session,
+)
 
 
 async def _events(store: Store, after: int, limit: int = 256) -> list[bytes]:
@@ -96,6 +106,50 @@ class ReadingTests(SuiteBase):
         heads = await store.scan()
         assert heads == [(await must_read(store, name)).head for name in ("a", "b")]
         assert [head.summary.workflow for head in heads] == ["a", "b"]
+
+    async def test_the_whole_log(self, store: Store, clock: ManualClock) -> None:
+        """All commits, and between them the claims and records of the open journal."""
+        pen = await new_session(store, commits=2)
+        await store.append(pen.lease, [b"one"])
+        await pen.write(ends_journal=False)
+        await self.pass_time(store, clock, LEASE_S + 1)
+        rival = await claim(store, owner=live_owner(clock, "two"))
+        await store.append(rival, [b"two"])
+        reading = await must_read(store)
+        assert [(r.info.kind, r.body, r.events) for r in reading.log] == [
+            (Kind.COMMIT, b"body 0", b"events 0"),
+            (Kind.COMMIT, b"body 1", b"events 1"),
+            (Kind.JOURNAL, b"one", b""),
+            (Kind.COMMIT, b"body 2", b"events 2"),
+            (Kind.CLAIM, b"", b""),
+            (Kind.JOURNAL, b"two", b""),
+        ]
+        assert tuple(r.info for r in reading.log if r.info.kind is Kind.COMMIT) == reading.infos
+        assert tuple(r for r in reading.log if r.info.kind is not Kind.COMMIT) == reading.journal
+        await Pen(store, rival, reading.head).write()
+        assert [r.info.kind for r in (await must_read(store)).log] == [Kind.COMMIT] * 4
+
+    async def test_the_log_after_a_prune(self, store: Store) -> None:
+        """A commit without a body is there with its events; one of which nothing is left is not."""
+        pen = await new_session(store, commits=4)
+        positions = [info.position for info in (await must_read(store)).infos]
+        await store.prune(pen.lease, positions[2::-1], events_before=2)
+        reading = await must_read(store)
+        assert [(r.info.commit, r.body, r.events) for r in reading.log] == [
+            (1, b"", b"events 1"),
+            (2, b"", b"events 2"),
+            (3, b"body 3", b"events 3"),
+        ]
+        assert tuple(r.info for r in reading.log) == reading.infos
+
+    async def test_the_whole_inbox(self, store: Store) -> None:
+        """Consumed requests are in it too, in their order."""
+        pen = await new_session(store)
+        requests = [await store.request("s", f"r{n}", "signal", b"") for n in range(4)]
+        await pen.write(consumed=2)
+        reading = await must_read(store)
+        assert list(reading.inbox) == requests
+        assert list(reading.requests) == requests[2:]
 
     async def test_one_read_is_of_one_moment(self, store: Store) -> None:
         """Head, chain, infos and events of a read agree with each other."""

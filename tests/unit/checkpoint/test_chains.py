@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +9,10 @@ import pytest
 from raf import CheckpointConfig, Context, LoopOptions, WorkflowBuilder, WorkflowEngine
 from raf.errors import CheckpointNotFoundError, SessionNotFoundError
 from raf.store.memory import MemoryStore
-from raf.store.port import Lease
+from raf.store.model import Lease
 from raf.store.urls import open_store
-from tests.unit.engine.stage import BACKENDS, events_of, running, small_chains, url_of
+from tests.servers.places import SLOW_ON_SERVERS
+from tests.unit.engine.stage import events_of, running, small_chains
 
 
 async def counts(ctx: Context, value: int) -> int:
@@ -61,15 +61,13 @@ async def check_all(engine: WorkflowEngine, session: str) -> list[int]:
     return left
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@SLOW_ON_SERVERS
 @pytest.mark.parametrize(("interval", "most"), [(100, 50), (5, 10), (1, 1), ("auto", 12)])
-async def test_no_setting_loses_the_base_of_a_chain(
-    backend: str, interval: Any, most: int, tmp_path: Path
-) -> None:
+async def test_no_setting_loses_the_base_of_a_chain(place: str, interval: Any, most: int) -> None:
     """The interval above the maximum too: every checkpoint that is left loads, at every moment."""
     config = CheckpointConfig(full_snapshot_interval=interval, max_checkpoints=most)
     steps = 170 if interval == 100 else 60
-    store = open_store(url_of(backend, tmp_path))
+    store = open_store(place)
     async with running(loop(steps), store, checkpoints=config, durability="async") as engine:
         await engine.run(0, "s")
         left = await check_all(engine, "s")
@@ -185,10 +183,10 @@ async def test_what_cannot_be_pinned() -> None:
 # -- reading while somebody writes -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_readers_see_whole_steps_only_and_never_go_back(backend: str, tmp_path: Path) -> None:
+@SLOW_ON_SERVERS
+async def test_readers_see_whole_steps_only_and_never_go_back(place: str) -> None:
     """State, history, forks and heads, read at full speed beside a writer that compacts and prunes."""
-    store = open_store(url_of(backend, tmp_path))
+    store = open_store(place)
     async with running(loop(100), store, checkpoints=small_chains(5, most=5)) as engine:
         begun, over = asyncio.Event(), asyncio.Event()
 

@@ -67,6 +67,7 @@ EVERY_OP: tuple[d.Op, ...] = (
     d.Suspend(HELD),
     d.Wake(5),
     d.Suspend(replace(HELD, message=replace(HELD.message, number=8))),
+    d.Keep(5, (b"\x07", b"\x08")),
     d.Pin(3),
     d.Pin(4),
     d.Unpin(4),

@@ -12,7 +12,7 @@ from raf import Context, LoopOptions, WorkflowBuilder, WorkflowEngine
 from raf.checkpoint import codec
 from raf.errors import CheckpointError, CorruptRecordError, RunFailedError
 from raf.store.memory import MemoryStore
-from raf.store.port import Record
+from raf.store.model import Record
 from tests.unit.engine.stage import running, small_chains
 
 
@@ -215,7 +215,7 @@ async def test_gaps_in_the_numbers_are_found() -> None:
     engine = await made(store)
     drop(store, "s", 7)
     found = await engine.manager.verify("s")
-    assert any("follows commit 6" in finding.why for finding in found.findings)
+    assert any(f.record == "commit 7" and "missing" in f.why for f in found.findings)
     with pytest.raises(CorruptRecordError, match=r"commit 8.*is missing"):
         await engine.state("s", 8)
     await engine.close()
@@ -265,3 +265,25 @@ async def test_flipped_bytes_in_a_sqlite_file(column: str, tmp_path: Path) -> No
         assert (await engine.manager.verify("other")).intact
         assert (await engine.run(1, "other", run_id="next")).status == "completed"
         assert len([head async for head in engine.manager.heads()]) == 2
+
+
+async def test_a_row_of_another_session_in_a_sqlite_file(tmp_path: Path) -> None:
+    """A checkpoint under another session's name is named, and never taken for its own."""
+    path = tmp_path / "runs.db"
+    async with running(loop(), f"sqlite:{path}", checkpoints=small_chains(5)) as engine:
+        await engine.run(0, "s")
+        await engine.run(0, "other")
+    connection = sqlite3.connect(path)
+    (key, *_), (_, *foreign) = connection.execute(
+        "SELECT key, body, events FROM records WHERE commit_number = 11 ORDER BY key"
+    ).fetchall()
+    connection.execute("UPDATE records SET body = ?, events = ? WHERE key = ?", (*foreign, key))
+    connection.commit()
+    connection.close()
+    async with running(loop(), f"sqlite:{path}", checkpoints=small_chains(5)) as engine:
+        assert not (await engine.manager.verify("s")).intact
+        assert (await engine.manager.verify("other")).intact
+        with pytest.raises(CorruptRecordError, match=r"'s'.*commit 11"):
+            await engine.state("s")
+        with pytest.raises(CorruptRecordError, match=r"'s'.*commit 11"):
+            await engine.run(1, "s", run_id="next")

@@ -10,7 +10,7 @@ from raf import CheckpointConfig
 from raf.checkpoint.config import AUTO_LEAST, KEPT_CHAINS
 from raf.checkpoint.retention import ChainSize, full_is_due, to_prune
 from raf.errors import ConfigurationError
-from raf.store.port import Kind, RecordInfo
+from raf.store.model import Kind, RecordInfo
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from raf import CheckpointConfig, Event, Workflow, WorkflowBuilder, WorkflowEngi
 from raf.checkpoint.codec import decode_journal
 from raf.errors import StoreError
 from raf.store.memory import MemoryStore
-from raf.store.port import Claimed, Commit, Kind, Lease, Owner, Select, Store
+from raf.store.model import Claimed, Commit, Kind, Lease, Owner, Select
+from raf.store.port import Store
 from raf.testing import ManualClock
 
 BACKENDS = ("memory", "sqlite", "file")

@@ -16,6 +16,7 @@ from raf.errors import (
     WorkflowMismatchError,
 )
 from raf.store.memory import MemoryStore
+from raf.store.urls import open_store
 from tests.unit.engine.stage import Gate, Ledger, events_of, kill, kinds, line, running
 
 
@@ -130,19 +131,21 @@ async def test_another_run_keeps_the_state_and_starts_anew_otherwise() -> None:
         assert stage.ledger == {"first": 2, "second": 2}
 
 
-async def test_a_run_asked_for_twice_at_once_runs_once() -> None:
-    """Two calls at the same moment make one entry and one run; both get the result."""
-    stage = Fickle()
-    async with stage.engine() as engine:
+async def test_a_run_asked_for_twice_at_once_runs_once(place: str) -> None:
+    """Calls at the same moment make one entry and one run, in one engine or two; all get the result."""
+    stage, store = Fickle(), open_store(place)
+    async with stage.engine(store) as engine, stage.engine(store) as other:
         results = await asyncio.gather(
-            *(engine.run(1, "s", wait_s=30) for _ in range(3)), return_exceptions=True
+            *(each.run(1, "s", wait_s=30) for each in (engine, other, engine)),
+            return_exceptions=True,
         )
         assert [r.outputs for r in results if isinstance(r, RunResult)] == [[4]] * 3
         assert stage.ledger == {"first": 1, "second": 1}
         assert kinds(await events_of(engine, "s")).count("run_started") == 1
+        assert [info.step_number for info in await engine.history("s")] == [-1, 0, 1]
 
 
-async def test_a_run_killed_before_its_reply_is_not_started_twice() -> None:
+async def test_a_run_killed_before_its_reply_is_not_started_twice(place: str) -> None:
     """A call repeated after a kill continues the run: one entry, one message, one result."""
     gate, ledger = Gate(), Ledger()
 
@@ -151,10 +154,11 @@ async def test_a_run_killed_before_its_reply_is_not_started_twice() -> None:
             await gate.stop()
         return value + 1
 
-    async with running(line("w", {"node": node}).build()) as engine:
+    async with running(line("w", {"node": node}).build(), place) as engine:
         task = asyncio.create_task(engine.run(1, "s", run_id="r"))
         await gate.reached.wait()
         await kill(task)
+        assert len((await engine.state("s")).pending_messages) == 1
         assert (await engine.run(1, "s", run_id="r")).outputs == [2]
         events = await events_of(engine, "s")
         assert kinds(events).count("run_started") == 1
@@ -162,9 +166,9 @@ async def test_a_run_killed_before_its_reply_is_not_started_twice() -> None:
 
 
 @pytest.mark.parametrize("finished", [True, False])
-async def test_a_session_of_another_workflow_is_refused(finished: bool) -> None:
+async def test_a_session_of_another_workflow_is_refused(place: str, finished: bool) -> None:
     """Another workflow under a used session id is refused, naming both; the first is untouched."""
-    stage, store = Fickle(), MemoryStore()
+    stage, store = Fickle(), open_store(place)
     async with stage.engine(store) as mine, stage.engine(store, "stranger") as stranger:
         stage.broken = not finished
         await mine.run(1, "s", check=False)

@@ -8,7 +8,10 @@ import pytest
 from raf import Context, RetryPolicy
 from raf.errors import ConfigurationError, NothingToResumeError, SessionNotFoundError
 from raf.store.memory import MemoryStore
+from raf.store.port import Store
+from raf.store.urls import open_store
 from raf.testing import ManualClock
+from tests.servers.places import clocked
 from tests.unit.engine.stage import (
     Gate,
     Ledger,
@@ -121,9 +124,18 @@ async def test_a_session_that_nobody_runs_is_cancelled_by_the_caller() -> None:
 
 
 async def test_between_the_claim_and_the_first_node() -> None:
-    """Cancelled when it was admitted and no node had run: no node ever runs."""
+    """Cancelled when it was admitted and no node had run, its owner gone: no node ever runs."""
+    await cancelled_before_its_first_node(VanishingStore(ManualClock()))
+
+
+async def test_admitted_and_cancelled_on_every_store(place: str) -> None:
+    """The same, wherever the session is kept."""
+    await cancelled_before_its_first_node(open_store(place))
+
+
+async def cancelled_before_its_first_node(store: Store) -> None:
+    """Stop a run behind its entry, cancel it, and look whether anything of it runs."""
     calls = Ledger()
-    store = VanishingStore(ManualClock())
 
     async def node(value: int) -> int:
         calls.note("node")
@@ -143,9 +155,12 @@ async def test_between_the_claim_and_the_first_node() -> None:
 
 
 @pytest.mark.parametrize("backoff_s", [30.0, 600.0])
-async def test_a_cancelled_run_is_not_started_again_by_its_retry(backoff_s: float) -> None:
+async def test_a_cancelled_run_is_not_started_again_by_its_retry(
+    place: str, backoff_s: float
+) -> None:
     """Cancelled while an attempt waits, in the step or out of it: no later attempt comes."""
     clock, calls = ManualClock(), Ledger()
+    store, passing = clocked(place, clock)
 
     async def node(value: int) -> int:
         calls.note("node")
@@ -153,12 +168,12 @@ async def test_a_cancelled_run_is_not_started_again_by_its_retry(backoff_s: floa
 
     retry = RetryPolicy(attempts=5, backoff_s=backoff_s, max_backoff_s=backoff_s, jitter="none")
     workflow = line("w", {"node": node}, retry=retry).build()
-    async with running(workflow, MemoryStore(clock=clock), lease_s=1e6) as engine:
+    async with running(workflow, store, lease_s=1e6) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
         await until(lambda: clock.sleeping > 0)
         assert await engine.cancel("s") == "cancelled"
         assert (await task).status == "cancelled"
-        clock.advance(10_000)
+        await passing(10_000)
         await settle()
         assert calls["node"] == 1
         with pytest.raises(NothingToResumeError):
@@ -166,7 +181,7 @@ async def test_a_cancelled_run_is_not_started_again_by_its_retry(backoff_s: floa
         assert await engine.recover() == []
 
 
-async def test_a_run_that_waits_at_a_barrier() -> None:
+async def test_a_run_that_waits_at_a_barrier(place: str) -> None:
     """What a half-filled barrier held is dropped with the run; the next run starts with it empty."""
     gate = Gate()
 
@@ -178,7 +193,7 @@ async def test_a_run_that_waits_at_a_barrier() -> None:
     builder = line("w", {"start": passes, "mid": passes, "late": slow})
     builder.add_node("early", passes).add_node("end", collects)
     builder.add_edge("start", "early").add_fan_in(["early", "late"], "end")
-    async with running(builder.build()) as engine:
+    async with running(builder.build(), place) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
         await gate.reached.wait()
         await engine.cancel("s")

@@ -2,13 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import make_dataclass
 from typing import Any
 
 import pytest
 
-from raf import Context, LoopOptions, Workflow, WorkflowBuilder, named
-from raf.errors import TopologyChangedError, WorkflowMismatchError
+from raf import Context, LoopOptions, Workflow, WorkflowBuilder, WorkflowEngine, named
+from raf.errors import (
+    ConfigurationError,
+    MigrationRefusedError,
+    TopologyChangedError,
+    UndecodableError,
+    WorkflowMismatchError,
+)
 from raf.store.memory import MemoryStore
+from raf.store.port import Store
+from raf.store.urls import open_store
 from tests.unit.engine.stage import (
     Gate,
     adds_one,
@@ -86,7 +95,7 @@ def _closed_gate() -> None:
     GATE.reached, GATE.open = asyncio.Event(), asyncio.Event()
 
 
-async def stopped(store: MemoryStore, workflow: Workflow) -> None:
+async def stopped(store: Store, workflow: Workflow) -> None:
     """Session s stands in the middle of its second node, and nobody runs it."""
     async with running(workflow, store) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
@@ -110,7 +119,7 @@ async def test_a_changed_graph_is_refused_and_the_difference_named(name: str) ->
             assert error.saved != error.current
             assert error.differences
             assert any(told in difference for difference in error.differences)
-            assert "run the old code, or fork" in str(error)
+            assert "run the old code, migrate" in str(error)
         assert await engine.history("s") == before
     async with running(base().build(), store) as engine:
         assert (await engine.resume("s")).status == "completed"
@@ -206,9 +215,9 @@ async def events_of_open(engine: Any) -> list[Any]:
     return [shown_event("s", event, engine.workflow.types) for event in stored]
 
 
-async def test_a_session_of_another_workflow_recovers_untouched() -> None:
+async def test_a_session_of_another_workflow_recovers_untouched(place: str) -> None:
     """Another workflow that is run under a used id, here and in another engine, breaks nothing."""
-    store = MemoryStore()
+    store = open_store(place)
     await stopped(store, base().build())
     other = WorkflowBuilder("other").add_node("n", passes).set_start("n").build()
     async with running(other, store) as stranger:
@@ -251,3 +260,150 @@ async def test_a_type_that_changed_its_shape_fails_the_node_that_needs_it() -> N
         assert "payload for 'takes'" in result.reason
     async with running(build(takes_number), store) as engine:
         assert (await engine.resume("s")).outputs == [1]
+
+
+# -- compatible changes ----------------------------------------------------------------------------
+
+
+def onward(*more: str) -> Workflow:
+    """`start` to `node` (the gate) to `end`; from `start` also to these."""
+    builder = WorkflowBuilder("w").add_node("start", passes).set_start("start")
+    builder.add_node("node", stops).add_node("end", adds_one)
+    builder.add_edge("start", "node").add_edge("node", "end")
+    for name in more:
+        builder.add_node(name, passes).add_edge("start", name)
+    return builder.with_output_from("end").build()
+
+
+async def test_a_compatible_change_goes_on_when_it_is_allowed() -> None:
+    """Nothing held can meet it: refused with that hint, or allowed, and then recorded in a full."""
+    store = MemoryStore()
+    await stopped(store, onward())
+    async with running(onward("more"), store) as engine:
+        with pytest.raises(TopologyChangedError, match="on_change") as refused:
+            await engine.resume("s")
+        assert refused.value.compatible
+    async with running(onward("more"), store, on_change="compatible") as engine:
+        at = (await engine.manager.head("s")).commit
+        result = await engine.resume("s")
+        assert (result.outputs, result.resumed_from) == ([2], f"s@{at}")
+        history = await engine.history("s")
+        assert history[at + 1].is_full_snapshot
+        [switch] = [e for e in await events_of(engine, "s") if e.kind == "migrated"]
+        assert switch.data["reason"] == "a compatible change"
+        assert list(switch.data["changes"]) == [
+            "node 'more' was added",
+            "edge start -> more was added",
+        ]
+        assert (await engine.manager.verify("s")).intact
+        assert (await engine.run(5, "s", run_id="2")).outputs == [6]
+    async with running(onward(), store) as engine:
+        with pytest.raises(TopologyChangedError):
+            await engine.run(5, "s", run_id="3")
+
+
+async def test_a_change_that_something_held_can_meet_is_refused_all_the_same() -> None:
+    """Allowing compatible changes allows no other: the difference is named, nothing is written."""
+    store = MemoryStore()
+    await stopped(store, base().build())
+    async with running(base(fail="skip").build(), store, on_change="compatible") as engine:
+        before = await engine.history("s")
+        for call in (engine.resume("s"), engine.run(1, "s"), engine.run(2, "s", run_id="2")):
+            with pytest.raises(TopologyChangedError) as refused:
+                await call
+            assert not refused.value.compatible
+            assert "on_change" not in str(refused.value)
+        assert await engine.history("s") == before
+
+
+async def test_every_call_that_goes_on_records_the_change_once() -> None:
+    """A finished session's next run, a submitted one and an edit record it before they write."""
+    store = MemoryStore()
+    async with running(onward(), store) as engine:
+        GATE.open.set()
+        for name in ("next", "edited", "submitted"):
+            await engine.run(1, name)
+        await engine.submit(1, "waiting")
+    async with running(onward("more"), store, on_change="compatible") as engine:
+        assert (await engine.run(1, "next")).outputs == [2]  # what is recorded needs no graph
+        assert (await engine.run(4, "next", run_id="2")).outputs == [5]
+        await engine.edit("edited", lambda e: e.scope("s").update("k", {"a": 1}), reason="r")
+        await engine.submit(4, "submitted", run_id="2")
+        with pytest.raises(TopologyChangedError):
+            await engine.resume("waiting")  # its start is ahead of it
+        for name in ("next", "edited", "submitted"):
+            _, events = await engine.manager.events(name)
+            told = [event.what.kind.text for event in events]
+            assert told.count("migrated") == 1
+            assert (
+                await engine.manager.head(name)
+            ).summary.fingerprint == engine.workflow.fingerprint
+
+
+def test_an_unknown_way_to_meet_a_change() -> None:
+    """There is no way to force it."""
+    with pytest.raises(ConfigurationError, match="on_change is refuse or compatible"):
+        WorkflowEngine(onward(), on_change="force")  # type: ignore[arg-type]
+
+
+# -- classes that changed ----------------------------------------------------------------------------
+
+
+def a_parcel(weight: Any) -> Any:
+    """A class as one version of the code has it."""
+    made = make_dataclass("Parcel", [("weight", weight)])
+    made.__module__ = "depot"
+    return made
+
+
+def carrying(parcel: Any, value: Any) -> Workflow:
+    """`gives` makes a parcel, `takes` stands at the gate with it."""
+
+    async def gives(_: int) -> Any:
+        return parcel(value)
+
+    async def takes(payload: Any) -> Any:
+        if not GATE.open.is_set():
+            await GATE.stop()
+        return payload.weight
+
+    gives.__annotations__["return"] = parcel
+    takes.__annotations__["payload"] = parcel
+    builder = WorkflowBuilder("w").add_node("gives", gives).add_node("takes", takes)
+    return builder.add_edge("gives", "takes").set_start("gives").build()
+
+
+async def test_a_field_of_another_type_is_refused_by_name() -> None:
+    """The class has no new version, and what is held has the old type: nothing runs with it."""
+    store = MemoryStore()
+    await stopped(store, carrying(a_parcel(int), 3))
+    async with running(carrying(a_parcel(str), "3"), store) as engine:
+        before = await engine.history("s")
+        told = r"message 2 for node 'takes'\.weight \(depot:Parcel\) holds int and is declared str"
+        with pytest.raises(UndecodableError, match=told):
+            await engine.resume("s")
+        assert await engine.history("s") == before
+    for fits in (float, int | str):
+        async with running(carrying(a_parcel(fits), 3), store) as engine:
+            await engine.fork("s", f"{fits}")
+            assert (await engine.resume(f"{fits}")).outputs == [3]
+
+
+async def test_a_plan_names_what_the_code_cannot_read() -> None:
+    """A field that is gone and one of another type are refusals, before anything is moved."""
+    store = MemoryStore()
+    await stopped(store, carrying(a_parcel(int), 3))
+    lost = make_dataclass("Parcel", [("size", int, 0)])
+    lost.__module__ = "depot"
+    for parcel, told in ((a_parcel(str), "is declared str now"), (lost, "has no field 'weight'")):
+        workflow = carrying(parcel, 3)
+        wider = WorkflowBuilder("w").set_start("gives").add_node("more", passes)
+        for name in ("gives", "takes"):
+            wider.add_node(name, workflow.nodes[name].call)
+        new = wider.add_edge("gives", "takes").add_edge("takes", "more").build()
+        async with running(new, store) as engine:
+            [plan] = await engine.plan_migration("s")
+            assert plan.verdict == "refused"
+            assert any(told in refusal for refusal in plan.refusals)
+            with pytest.raises(MigrationRefusedError, match=told):
+                await engine.migrate("s", reason="r")

@@ -7,7 +7,7 @@ import pytest
 from raf import Context, RetryPolicy
 from raf.errors import ConfigurationError
 from raf.store.memory import MemoryStore
-from raf.store.port import Select
+from raf.store.model import Select
 from raf.testing import ManualClock
 from tests.unit.engine.stage import (
     Gate,

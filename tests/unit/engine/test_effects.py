@@ -18,7 +18,7 @@ from raf.errors import (
     RunFailedError,
 )
 from raf.store.memory import MemoryStore
-from raf.store.port import Commit, Lease
+from raf.store.model import Commit, Lease
 from raf.testing import ManualClock
 from tests.unit.engine.stage import (
     Gate,

@@ -1,7 +1,6 @@
 """Forks: a new session from a checkpoint of another, standing alone."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,8 @@ from raf.errors import (
 from raf.store.memory import MemoryStore
 from raf.store.urls import open_store
 from raf.testing import ManualClock
+from tests.servers.places import SLOW_ON_SERVERS
 from tests.unit.engine.stage import (
-    BACKENDS,
     Gate,
     Ledger,
     adds_one,
@@ -34,7 +33,6 @@ from tests.unit.engine.stage import (
     passes,
     running,
     small_chains,
-    url_of,
 )
 
 
@@ -83,11 +81,11 @@ async def test_a_fork_begins_with_a_full_of_its_own() -> None:
         assert kinds(await events_of(engine, "fork"))[:1] == ["forked"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_forking_pruning_and_deleting_in_any_order(backend: str, tmp_path: Path) -> None:
+@SLOW_ON_SERVERS
+async def test_forking_pruning_and_deleting_in_any_order(place: str) -> None:
     """Fork an old checkpoint, run both on, prune both, delete the origin: what is kept loads."""
     config = small_chains(interval=3, most=6)
-    store = open_store(url_of(backend, tmp_path))
+    store = open_store(place)
     async with running(looping(40), store, checkpoints=config) as engine:
         await engine.run(0, "origin", max_steps=10)
         await engine.fork("origin", "fork", (await engine.history("origin"))[-1].commit - 2)

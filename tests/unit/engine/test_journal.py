@@ -1,7 +1,8 @@
 """What is kept of a step that is cut off in the middle."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ from raf.errors import UndecodableError
 from raf.events import Happening, Kind
 from raf.state.ops import Write
 from raf.store.memory import MemoryStore
+from raf.store.transfer import dump, load
+from raf.store.urls import open_store
 from tests.unit.engine.stage import (
     Gate,
     Ledger,
@@ -54,9 +57,11 @@ def worker(ledger: Ledger, name: str, gate: Gate | None = None, delay: float = 0
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.02])
-async def test_a_node_that_finished_beside_a_long_one_does_not_run_again(delay: float) -> None:
+async def test_a_node_that_finished_beside_a_long_one_does_not_run_again(
+    place: str, delay: float
+) -> None:
     """Killed while one node runs on, the sibling that finished, soon or late, is not called again."""
-    ledger, gate, store = Ledger(), Gate(), MemoryStore()
+    ledger, gate, store = Ledger(), Gate(), open_store(place)
     workers = {"quick": worker(ledger, "quick", delay=delay), "long": worker(ledger, "long", gate)}
     async with running(fan("w", passes, workers, collects).build(), store) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
@@ -101,9 +106,9 @@ async def test_a_map_of_messages_keeps_what_is_done() -> None:
         assert ledger == {"0": 1, "1": 1, "2": 2, "3": 1, "4": 1}
 
 
-async def test_messages_in_flight_come_back_once() -> None:
+async def test_messages_in_flight_come_back_once(place: str) -> None:
     """A session killed with three invocations in flight has three of them after it is taken up."""
-    ledger, gate, store = Ledger(), Gate(), MemoryStore()
+    ledger, gate, store = Ledger(), Gate(), open_store(place)
     workers = {name: worker(ledger, name, gate) for name in "abc"}
     async with running(fan("w", passes, workers, collects).build(), store) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
@@ -123,20 +128,39 @@ async def test_messages_in_flight_come_back_once() -> None:
         ]
 
 
-async def test_history_and_state_do_not_show_a_step_in_flight() -> None:
-    """All ways of looking at a half-finished step agree: it is not committed."""
-    ledger, gate, store = Ledger(), Gate(), MemoryStore()
+async def test_history_and_state_do_not_show_a_step_in_flight(place: str, tmp_path: Path) -> None:
+    """All ways of looking at a half-finished step agree: what is done in it is kept, and not shown."""
+    ledger, gate, store = Ledger(), Gate(), open_store(place)
     workers = {"a": worker(ledger, "a"), "b": worker(ledger, "b", gate)}
     async with running(fan("w", passes, workers, collects).build(), store) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
         await gate.reached.wait()
+        for _ in range(1000):
+            if [e for e in await journal_of(store, "s") if e[0] == "result"]:
+                break
+            await asyncio.sleep(0.001)
         head, last = await engine.manager.head("s"), (await engine.history("s"))[-1]
         state, named = await engine.state("s"), await engine.state("s", 1)
         assert head.commit == last.commit == 1
         assert (state.step_number, state.checkpoint_id) == (0, last.checkpoint_id)
         assert state == named
         assert [p["target"] for p in state.pending_messages] == ["a", "b"]
+        assert await engine.manager.load_full_state("s") == (state, state.state_data)
+        await dump(store, each("s"), tmp_path / "s.raf")
         await kill(task)
+    async with MemoryStore() as copy:
+        await load(copy, tmp_path / "s.raf")
+        assert [e[1] for e in await journal_of(copy, "s") if e[0] == "result"] == [2]
+        async with running(fan("w", passes, workers, collects).build(), copy) as engine:
+            assert (await engine.history("s"))[-1] == last
+            assert await engine.state("s") == state
+            assert (await engine.run(1, "s")).outputs == [[10, 10]]
+            assert ledger == {"a": 1, "b": 2}
+
+
+async def each(*sessions: str) -> AsyncIterator[str]:
+    for session in sessions:
+        yield session
 
 
 def full_result(number: int = 7) -> Result:

@@ -7,6 +7,8 @@ import pytest
 
 from raf import Context, LoopOptions, WorkflowBuilder
 from raf.store.memory import MemoryStore
+from raf.store.port import Store
+from raf.store.urls import open_store
 from raf.testing import ManualClock
 from tests.unit.engine.stage import (
     Gate,
@@ -259,8 +261,17 @@ async def test_a_half_filled_barrier_survives_a_kill_in_any_pass(
     stop: str, call: int, vanish: bool
 ) -> None:
     """Killed, twice, while the barrier holds one of two messages of a round: no round mixes."""
+    await killed_in_a_round(stop, call, VanishingStore(ManualClock()) if vanish else MemoryStore())
+
+
+async def test_a_half_filled_barrier_is_kept_by_every_store(place: str) -> None:
+    """The same in the second pass, wherever the session is kept."""
+    await killed_in_a_round("slower", 2, open_store(place))
+
+
+async def killed_in_a_round(stop: str, call: int, store: Store) -> None:
+    """Kill a run twice at this node in this pass and in the next, and let it end."""
     rounds = Rounds(stop, call)
-    store = VanishingStore(ManualClock()) if vanish else MemoryStore()
     async with running(rounds.workflow(), store) as engine:
         for _ in range(2):
             rounds.gate.reached.clear()

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +17,13 @@ from raf.errors import (
     TopologyChangedError,
 )
 from raf.store.memory import MemoryStore
+from raf.store.model import Lease
 from raf.store.owner import this_owner
-from raf.store.port import Lease, Store
+from raf.store.port import Store
 from raf.store.urls import open_store
 from raf.testing import CrashError, ManualClock, crash_at
+from tests.servers.places import SLOW_ON_SERVERS, clocked
 from tests.unit.engine.stage import (
-    BACKENDS,
     Gate,
     Ledger,
     VanishingStore,
@@ -38,7 +38,6 @@ from tests.unit.engine.stage import (
     running,
     settle,
     until,
-    url_of,
 )
 
 
@@ -61,11 +60,10 @@ class Held:
         return task
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_session_has_one_owner(backend: str, tmp_path: Path) -> None:
+async def test_a_session_has_one_owner(place: str) -> None:
     """A second engine is told who runs the session and until when; the first is not disturbed."""
     held = Held()
-    store = open_store(url_of(backend, tmp_path))
+    store = open_store(place)
     async with running(held.workflow, store) as owner, running(held.workflow, store) as other:
         task = await held.begin(owner)
 
@@ -102,13 +100,13 @@ async def test_a_caller_may_wait_for_the_owner() -> None:
         assert held.ledger["node"] == 1
 
 
-async def test_a_late_commit_of_a_replaced_owner_is_refused() -> None:
+async def test_a_late_commit_of_a_replaced_owner_is_refused(place: str) -> None:
     """An owner that stood still past its lease and was replaced writes nothing, and learns it."""
-    held, clock = Held(), ManualClock()
-    store = MemoryStore(clock=clock)
+    held = Held()
+    store, passing = clocked(place, ManualClock())
     async with running(held.workflow, store) as frozen, running(held.workflow, store) as heir:
         task = await held.begin(frozen)
-        clock.advance(31)
+        await passing(31)
         result = await heir.run(1, "s")
         assert (result.outputs, held.ledger["node"]) == ([3], 2)
         after = await heir.manager.head("s")
@@ -309,8 +307,7 @@ async def test_one_session_that_cannot_go_on_keeps_no_other_back(
 
 async def test_nothing_stands_still_between_two_steps() -> None:
     """Killed between the commit of a step and the start of the next, a run is recovered and ends."""
-    clock = ManualClock()
-    store = VanishingStore(clock)
+    store = VanishingStore(ManualClock())
     workflow = line("w", {"a": adds_one, "b": adds_one, "c": adds_one}).build()
     async with running(workflow, store) as engine:
         for point in ("engine.commit.after", "engine.step.before_run", "engine.commit.before"):
@@ -324,15 +321,13 @@ async def test_nothing_stands_still_between_two_steps() -> None:
         assert done == ["completed"] * 9
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_run_cut_off_at_every_point_equals_an_unbroken_one(
-    backend: str, tmp_path: Path
-) -> None:
+@SLOW_ON_SERVERS
+async def test_a_run_cut_off_at_every_point_equals_an_unbroken_one(place: str) -> None:
     """Stopped at each pass of each point of the engine, a resumed run gives the same in the end."""
     from tests.unit.engine.stage import logical
 
     workflow = fan("w", adds_one, {"x": adds_one, "y": adds_one}, collects).build()
-    store: Store = open_store(url_of(backend, tmp_path))
+    store: Store = open_store(place)
     async with running(workflow, store) as engine:
         await engine.run(1, "whole")
         whole = logical(await events_of(engine, "whole"))

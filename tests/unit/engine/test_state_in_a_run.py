@@ -17,8 +17,8 @@ from raf.errors import (
 )
 from raf.store.memory import MemoryStore
 from raf.store.urls import open_store
+from tests.servers.places import SLOW_ON_SERVERS
 from tests.unit.engine.stage import (
-    BACKENDS,
     Gate,
     Ledger,
     collects,
@@ -28,7 +28,6 @@ from tests.unit.engine.stage import (
     passes,
     running,
     small_chains,
-    url_of,
 )
 
 
@@ -199,10 +198,7 @@ async def test_a_container_changed_in_place_fails_its_node() -> None:
         assert isinstance(failed.value.__cause__, ReadOnlyError)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_live_and_resumed_nodes_see_equal_values_of_equal_type(
-    backend: str, tmp_path: Path
-) -> None:
+async def test_live_and_resumed_nodes_see_equal_values_of_equal_type(place: str) -> None:
     """A payload, a state value and an effect's result come in a resumed run as they came live."""
     gate = Gate()
     seen: list[list[Any]] = []
@@ -232,7 +228,7 @@ async def test_live_and_resumed_nodes_see_equal_values_of_equal_type(
 
     builder = line("w", {"start": start, "node": node})
     builder.with_state("model", Basket, scope="all").with_state("total", Total, scope="all")
-    store = open_store(url_of(backend, tmp_path))
+    store = open_store(place)
     async with running(builder.build(), store) as engine:
         task = asyncio.create_task(engine.run(0, "s"))
         await gate.reached.wait()
@@ -292,8 +288,8 @@ async def test_what_cannot_be_kept_is_refused_when_it_is_set(number: int) -> Non
         assert (await engine.state("s")).state_data == {}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_any_text_is_stored_exactly_wherever_it_goes(backend: str, tmp_path: Path) -> None:
+@SLOW_ON_SERVERS
+async def test_any_text_is_stored_exactly_wherever_it_goes(place: str) -> None:
     """NUL, lone surrogates and a long text in payload, state, output, event, effect and error."""
     odd = ["\x00", "a\x00b", "\ud800", "\udfff\ud800", "\u2028", "x" * 1_000_000]
 
@@ -307,7 +303,7 @@ async def test_any_text_is_stored_exactly_wherever_it_goes(backend: str, tmp_pat
     async def fails(text: str) -> str:
         raise ValueError(text)
 
-    store = open_store(url_of(backend, tmp_path))
+    store = open_store(place)
     workflow = line("w", {"node": node, "next": forwards}).build()
     broken = line("broken", {"fails": fails}).build()
     async with running(workflow, store) as engine, running(broken, store) as failing:
@@ -328,8 +324,7 @@ async def forwards(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_every_key_so_far_is_there_at_each_step(backend: str, tmp_path: Path) -> None:
+async def test_every_key_so_far_is_there_at_each_step(place: str) -> None:
     """Loaded cold at any step, from any store: all keys of all nodes so far, in delta and full."""
 
     def node(name: str) -> Any:
@@ -339,7 +334,7 @@ async def test_every_key_so_far_is_there_at_each_step(backend: str, tmp_path: Pa
 
         return run
 
-    url = url_of(backend, tmp_path)
+    url = place
     names = list("abcdefgh")
     workflow = line("w", {name: node(name) for name in names}).build()
     store = open_store(url)

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from raf.errors import EventsGoneError, RunFailedError, SessionNotFoundError
 from raf.store.memory import MemoryStore
 from raf.store.urls import open_store
 from tests.unit.engine.stage import (
-    BACKENDS,
     Gate,
     Ledger,
     SlowStore,
@@ -25,7 +23,6 @@ from tests.unit.engine.stage import (
     settle,
     small_chains,
     until,
-    url_of,
 )
 
 
@@ -84,10 +81,9 @@ async def test_events_are_shown_after_their_commit() -> None:
         assert seen == ["run_started", "node_started", "progress", "node_completed", *seen[4:]]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-async def test_a_late_reader_sees_what_an_early_one_saw(backend: str, tmp_path: Path) -> None:
+async def test_a_late_reader_sees_what_an_early_one_saw(place: str) -> None:
     """Replay equals what was shown live: the same events, numbers, values and times."""
-    async with running(talk(), open_store(url_of(backend, tmp_path))) as engine:
+    async with running(talk(), open_store(place)) as engine:
         live = [e for e in await read(engine, 1, "s") if e.durable]
         assert await events_of(engine, "s") == live
         for after in range(len(live) + 1):

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from raf.store.memory import MemoryStore
-from raf.store.port import Select
+from raf.store.model import Select
 from raf.testing.store_suite.base import bodies, head_of, must_read, new_session
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raf.store.file import names
 from raf.store.file.names import MAX_NAME, folder_name, is_shortened, session_id_of
-from raf.store.port import MAX_SESSION_ID
+from raf.store.model import MAX_SESSION_ID
 from raf.testing.store_suite.identity import ODD_IDS
 
 ids = st.text(

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from raf.clock import SystemClock
+from raf.store.model import Held, Owner
 from raf.store.owner import LeaseWatch, process_start, provably_dead, this_owner
-from raf.store.port import Held, Owner
 from raf.testing import ManualClock
 from raf.testing.store_suite.base import NO_SUCH_PID
 

@@ -21,7 +21,7 @@ from raf.errors import (
     StoreClosedError,
     StoreUnavailableError,
 )
-from raf.store.port import Lease, Select
+from raf.store.model import Lease, Select
 from raf.store.sqlite import SqliteStore, reads
 from raf.store.sqlite import writer as writing
 from raf.store.sqlite.schema import open_for_reading

@@ -22,7 +22,7 @@ from raf.errors import (
     StoreFullError,
     StoreUnavailableError,
 )
-from raf.store.port import Select
+from raf.store.model import Select
 from raf.store.sqlite import SqliteStore
 from raf.store.sqlite.faults import translate
 from raf.store.sqlite.rows import FENCE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raf.clock import SystemClock
-from raf.store.port import Reading
+from raf.store.model import Reading
 from raf.store.sqlite import SqliteStore
 from raf.testing.store_suite.base import EVERYTHING, Pen, bodies, claim, head_of, must_read
 

@@ -74,9 +74,10 @@ def test_file(tmp_path: Path) -> None:
         ("sqlite:x.db?nonsense", "do not read"),
         ("file:", "file:DIR"),
         ("file:x?a=b", "no option a"),
-        ("postgresql://u:secret@h/db", "raf-engine[postgres]"),
-        ("postgres://u:secret@h/db", "raf-engine[postgres]"),
-        ("redis://:secret@h", "raf-engine[redis]"),
+        ("postgresql:u:secret@h/db", "postgresql://USER@HOST"),
+        ("postgresql://u:secret@h/db?nonsense=1", "options of libpq"),
+        ("postgres://u:secret@h/db?schema=pg_x", "schema 'pg_x'"),
+        ("redis://:secret@h/name", "database"),
     ],
 )
 def test_what_is_refused(url: str, says: str) -> None:

@@ -1,0 +1,2 @@
+-- The server's time.
+return {'ok', time[1] .. '.' .. string.format('%06d', time[2])}

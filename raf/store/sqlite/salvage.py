@@ -1,0 +1,85 @@
+"""Reading all of a session that can be read, row by row and column by column.
+
+Rules of this file: those of `reads`.  A row that is damaged is left out and named; of the session's
+own row each column is judged alone, and what cannot be read is as in a session that is new.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+from raf.errors import CorruptRecordError
+from raf.store.model import Kind, Reading, Salvage
+from raf.store.sqlite.rows import (
+    HEAD,
+    RECORD,
+    REQUEST,
+    Row,
+    SessionRow,
+    key_of,
+    record_of,
+    request_of,
+    session_row,
+)
+
+Value = TypeVar("Value")
+
+_FIND = f"SELECT {HEAD} FROM sessions WHERE id = ?"  # noqa: S608
+_LOG = f"SELECT {RECORD} FROM records WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608
+_INBOX = f"SELECT {REQUEST} FROM requests WHERE session = ? ORDER BY seq"  # noqa: S608
+_LAST = (1 << 32) - 1
+# Each column of HEAD behind number and id, where it cannot be read.
+_NEW: Row = ("", 1, _LAST, -1, 0, 0, 0, 1, 0, 0, 0.0, 0.0, "[]", None, None, None, "", 0)
+
+
+def salvage(connection: sqlite3.Connection, session_id: str) -> Salvage | None:
+    """What can be read of a session; None when there is none."""
+    row = connection.execute(_FIND, (session_id,)).fetchone()
+    if row is None or not row[2]:
+        return None
+    damaged: list[CorruptRecordError] = []
+    session = _session(row, damaged)
+    head, span = session.head, (key_of(session.number, 0), key_of(session.number, _LAST))
+    records = _readable(connection.execute(_LOG, span), record_of, session_id, damaged)
+    inbox = connection.execute(_INBOX, (session.number,))
+    reading = Reading(
+        head=head,
+        log=tuple(
+            record
+            for record in records
+            if record.info.kind is Kind.COMMIT or record.info.position > head.journal_from
+        ),
+        inbox=tuple(_readable(inbox, request_of, session_id, damaged)),
+    )
+    return Salvage(session=reading, damaged=tuple(damaged))
+
+
+def _session(row: Row, damaged: list[CorruptRecordError]) -> SessionRow:
+    try:
+        return session_row(row)
+    except CorruptRecordError as error:
+        damaged.append(error)
+    known = row[:2] + _NEW
+    for column, value in enumerate(row):
+        alone = (*known[:column], value, *known[column + 1 :])
+        try:
+            session_row(alone)
+        except CorruptRecordError:
+            continue
+        known = alone
+    return session_row(known)
+
+
+def _readable(
+    rows: sqlite3.Cursor,
+    read: Callable[[Row, str], Value],
+    session_id: str,
+    damaged: list[CorruptRecordError],
+) -> list[Value]:
+    found: list[Value] = []
+    for row in rows:
+        try:
+            found.append(read(row, session_id))
+        except CorruptRecordError as error:
+            damaged.append(error)
+    return found

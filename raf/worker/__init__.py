@@ -1,0 +1,1 @@
+"""Workers: they claim the sessions that are due and run them."""

@@ -22,6 +22,7 @@ from raf.engine.plan import Invocation, plan
 from raf.engine.result import VOID, Result
 from raf.errors import (
     ConditionError,
+    CorruptRecordError,
     LeaseLostError,
     NodeFailedError,
     RafError,
@@ -123,7 +124,7 @@ class RunLoop:
         happenings: list[Happening] = []
         cancelled = not self.snapshot.finished and any(map(self._watch.is_cancelled_by, requests))
         for request in requests:
-            _take_request(request, ops, happenings)
+            _take_request(self._executor.session_id, request, ops, happenings)
         if cancelled:
             run = self.snapshot.run
             ops.append(
@@ -272,11 +273,16 @@ class RunLoop:
             self._executor.open_step = OpenStep()
 
 
-def _take_request(request: Request, ops: list[Op], happenings: list[Happening]) -> None:
+def _take_request(
+    session_id: str, request: Request, ops: list[Op], happenings: list[Happening]
+) -> None:
     match request.kind:
         case "cancel":
             happenings.append(Happening(Kind.CANCEL_REQUESTED))
         case "pin" | "unpin":
+            if not request.body.isdigit():
+                why = "it names no commit"
+                raise CorruptRecordError(session_id, f"request {request.seq}", why)
             commit = int(request.body)
             ops.append(Pin(commit) if request.kind == PIN else Unpin(commit))
             kind = Kind.PINNED if request.kind == PIN else Kind.UNPINNED

@@ -14,21 +14,26 @@ import pytest
 
 from raf import Event, WorkflowEngine
 from raf.errors import RunFailedError, SessionBusyError
+from tests.servers.places import SERVERS, made
 from tests.unit.engine import actor
 from tests.unit.engine.stage import events_of, kinds, logical
 
 ROOT = Path(__file__).parents[2]
-BACKENDS = ("sqlite", "file")
+BACKENDS = ("sqlite", "file", *(pytest.param(name, marks=pytest.mark.slow) for name in SERVERS))
+ONE_OFTEN = pytest.mark.parametrize(
+    "stage",
+    ["sqlite", *(pytest.param(name, marks=pytest.mark.slow) for name in ("file", *SERVERS))],
+    indirect=True,
+)
 ONE = pytest.mark.parametrize("stage", ["sqlite"], indirect=True)  # the other is no other case
 
 
 class Stage:
     """A folder, a store in it, and the processes that a test has started."""
 
-    def __init__(self, folder: Path, backend: str) -> None:
+    def __init__(self, folder: Path, store: str) -> None:
         self.folder = folder
-        place = {"sqlite": "sqlite:runs.db", "file": "file:runs"}[backend]
-        self.store = place.replace("runs", str(folder / "runs"))
+        self.store = store
         self.started: list[asyncio.subprocess.Process] = []
         actor.folder = folder
 
@@ -80,11 +85,12 @@ async def kill(process: asyncio.subprocess.Process) -> None:
 @pytest.fixture(params=BACKENDS)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """A stage for each store that outlives a process."""
-    made = Stage(tmp_path, request.param)
-    yield made
-    for process in made.started:
-        if process.returncode is None:
-            process.kill()
+    with made(request.param, tmp_path / "place") as store:
+        on = Stage(tmp_path, store.partition("?synchronous")[0])
+        yield on
+        for process in on.started:
+            if process.returncode is None:
+                process.kill()
 
 
 async def test_a_killed_run_goes_on_where_it_was(stage: Stage) -> None:
@@ -120,7 +126,16 @@ async def test_a_node_that_takes_its_process_along_is_given_up(stage: Stage) -> 
 
 @pytest.mark.parametrize(
     ("stage", "node"),
-    [("sqlite", "silent"), ("sqlite", "deaf"), ("file", "thread")],
+    [
+        ("sqlite", "silent"),
+        ("sqlite", "deaf"),
+        ("file", "thread"),
+        *(
+            pytest.param(backend, node, marks=pytest.mark.slow)
+            for backend in SERVERS
+            for node in ("silent", "deaf", "thread")
+        ),
+    ],
     indirect=["stage"],
 )
 async def test_cancelled_from_another_process(node: str, stage: Stage) -> None:
@@ -138,7 +153,7 @@ async def test_cancelled_from_another_process(node: str, stage: Stage) -> None:
         assert stage.ledger()["late effect"] == 0
 
 
-@ONE
+@ONE_OFTEN
 async def test_an_owner_frozen_past_its_lease_is_replaced_and_refused(stage: Stage) -> None:
     """Stopped in mid-step and replaced: its late commit is refused, and it is told."""
     owner = await stage.start("frozen")

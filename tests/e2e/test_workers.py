@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,18 @@ from raf.store.model import Head
 from raf.topology.workflow import Workflow
 from tests.e2e import witnessed
 from tests.e2e.shell import ROOT, Ended, Shell, ended
+from tests.servers import places
+from tests.servers.places import SERVERS
 from tests.unit.engine.stage import events_of, kinds
 
 FLOWS = "tests.e2e.witnessed"
 BACKENDS = ("sqlite:raf.db", "file:runs")
+ALSO_ON_SERVERS = pytest.mark.parametrize(
+    "floor",
+    [BACKENDS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in SERVERS)],
+    ids=["sqlite", *SERVERS],
+    indirect=True,
+)
 
 
 class Floor:
@@ -30,7 +38,7 @@ class Floor:
         self.shell = Shell(folder, store)
         self.folder = folder
         scheme, _, place = store.partition(":")
-        self.url = f"{scheme}:{folder / place}"
+        self.url = store if "//" in store else f"{scheme}:{folder / place}"
         self.workers: list[subprocess.Popen[str]] = []
 
     def worker(self, *words: str, failpoint: str = "") -> subprocess.Popen[str]:
@@ -83,18 +91,25 @@ async def stand(engine: WorkflowEngine, status: str) -> dict[str, Head]:
 @pytest.fixture
 def floor(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Floor]:
     """A floor; whatever a test does, no worker outlives it."""
-    made = Floor(tmp_path, getattr(request, "param", BACKENDS[0]))
-    yield made
-    for process in made.workers:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    param = getattr(request, "param", BACKENDS[0])
+    with (
+        places.made(param, tmp_path / "place") if param in SERVERS else nullcontext(param) as store
+    ):
+        made = Floor(tmp_path, store)
+        yield made
+        for process in made.workers:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
 
 
 @pytest.mark.parametrize(
     "floor",
-    [BACKENDS[0], pytest.param(BACKENDS[1], marks=pytest.mark.slow)],
-    ids=["sqlite", "file"],
+    [
+        BACKENDS[0],
+        *(pytest.param(name, marks=pytest.mark.slow) for name in (BACKENDS[1], *SERVERS)),
+    ],
+    ids=["sqlite", "file", *SERVERS],
     indirect=True,
 )
 async def test_a_killed_worker_leaves_nothing_undone(floor: Floor) -> None:
@@ -179,6 +194,7 @@ async def test_a_worker_that_stood_still_is_replaced_and_goes_on(floor: Floor) -
         assert (await engine.manager.verify("s")).intact
 
 
+@ALSO_ON_SERVERS
 @pytest.mark.parametrize("hit", [1, pytest.param(3, marks=pytest.mark.slow)])
 async def test_a_kill_between_two_steps_blocks_no_narrow_queue(floor: Floor, hit: int) -> None:
     """Killed behind a commit and before the next step, at a limit of one: all six end."""
@@ -198,6 +214,7 @@ async def test_a_kill_between_two_steps_blocks_no_narrow_queue(floor: Floor, hit
         assert set(nodes.values()) == {1}
 
 
+@ALSO_ON_SERVERS
 async def test_a_node_that_kills_its_workers_ends_as_poison(floor: Floor) -> None:
     """Three workers die of it by the ledger; the fourth gives the run up, and nobody takes it again."""
     async with floor.engine(witnessed.poison) as engine:
@@ -210,6 +227,7 @@ async def test_a_node_that_kills_its_workers_ends_as_poison(floor: Floor) -> Non
         assert (await heads(engine))["s"].summary.status == "failed"
 
 
+@ALSO_ON_SERVERS
 @pytest.mark.slow
 async def test_a_retry_whose_worker_died_comes_all_the_same(floor: Floor) -> None:
     """Killed in its backoff, with the failure on record: another worker makes the second attempt."""

@@ -80,6 +80,7 @@ def judge_all(project: Project, guards: Sequence[Guard], *, workers: int) -> int
         copies.put(copy)
         if before.code != 0:
             print("\n".join(["all guards in place: RED", *(before.red or [before.last])]))
+            print(f"0 passed, {len(guards)} failed")
             return 1
         print(f"all guards in place: green ({before.last})", flush=True)
 
@@ -89,7 +90,9 @@ def judge_all(project: Project, guards: Sequence[Guard], *, workers: int) -> int
                 verdict, why = judge(project, copy, guard)
             finally:
                 copies.put(copy)
-            print(f"{guard.promise:4}{guard.file}: {guard.what}: {verdict.value} ({why})", flush=True)
+            print(
+                f"{guard.promise:4}{guard.file}: {guard.what}: {verdict.value} ({why})", flush=True
+            )
             return verdict is Verdict.NOTICED
 
         with ThreadPoolExecutor(workers) as pool:

@@ -4,6 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 GUARDS = "tests/mutants/guards.toml"
 CLAIMS = "tests/claims.toml"
@@ -77,5 +78,5 @@ class Project:
         """Both kinds, those that stay green first."""
         return [*self.works_without(guard), *self.tests_of(guard)]
 
-    def _table(self, path: str) -> dict[str, dict[str, list[str]]]:
+    def _table(self, path: str) -> dict[str, Any]:
         return tomllib.loads((self.root / path).read_text(encoding="utf-8"))

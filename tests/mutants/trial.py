@@ -1,6 +1,7 @@
 """A copy of the tree, tests that run on it, and what they say of a guard that is gone."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ COPIED = (
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.pyc")
 LONGEST_S = 900
 TEST_S = 60  # a test that hangs without the guard is red soon
+_RED = re.compile(r"(FAILED|ERROR) \S+\.py")  # as pytest's summary says it
 GREEN, SOME_RED = 0, 1  # pytest's exit codes; any other one is no verdict of a test
 
 
@@ -108,7 +110,7 @@ def run_tests(
     except subprocess.TimeoutExpired:
         return Outcome(SOME_RED, [], f"no end within {LONGEST_S} s")
     lines = [line for line in (done.stdout or done.stderr).splitlines() if line.strip()]
-    red = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    red = [line for line in lines if _RED.match(line)]
     return Outcome(done.returncode, red, lines[-1] if lines else "no word")
 
 

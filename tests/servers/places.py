@@ -28,10 +28,14 @@ DURABLE: Final = BACKENDS[1:]
 _SLOW: Final = tuple(pytest.param(name, marks=pytest.mark.slow) for name in SERVERS)
 # Marks for tests that need another choice than all five.
 SERVERS_ONLY: Final = pytest.mark.parametrize("place", SERVERS, indirect=True)
-DURABLE_ONLY: Final = pytest.mark.parametrize("place", DURABLE, indirect=True)
 SLOW_ON_SERVERS: Final = pytest.mark.parametrize("place", [*EMBEDDED, *_SLOW], indirect=True)
-DURABLE_SLOW_ON_SERVERS: Final = pytest.mark.parametrize(
-    "place", [*EMBEDDED[1:], *_SLOW], indirect=True
+OFTEN_ON_SQLITE: Final = pytest.mark.parametrize(
+    "place",
+    [
+        "sqlite",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in BACKENDS if name != "sqlite"),
+    ],
+    indirect=True,
 )
 
 

@@ -1,7 +1,7 @@
 """The file store: each operation is one function in one thread.
 
 Rules of this file: the event loop touches no file.  A hop that has begun goes on when its caller is
-cancelled, so what it does is done wholly, and the next look waits for it; a hop that has not begun does
+cancelled, so what it does is done wholly, and the next call waits for it; a hop that has not begun does
 nothing.  A claim that nobody waits for any more is given back.
 """
 
@@ -120,6 +120,13 @@ class FileStore(Store):
             raise translate(error, self.url) from error
 
     async def _hop(self, work: Callable[[], Answer]) -> Answer:
+        """Do something in a thread, once what lost its caller here is done.
+
+        So the outcome of a cancelled write can be read, and no later write overtakes it.
+        """
+        while left := tuple(self._left):
+            # A wait that is cancelled would cancel what it waits for.
+            await asyncio.shield(asyncio.wait([asyncio.wrap_future(hop) for hop in left]))
         if self._threads is None:
             raise StoreClosedError(self.url)
         hop = self._threads.submit(self._guarded, work)
@@ -130,13 +137,6 @@ class FileStore(Store):
                 self._left.add(hop)
                 hop.add_done_callback(self._left.discard)
             raise
-
-    async def _look(self, work: Callable[[], Answer]) -> Answer:
-        """Read, once what lost its caller here is done: so the outcome can be read."""
-        while left := tuple(self._left):
-            # A wait that is cancelled would cancel what it waits for.
-            await asyncio.shield(asyncio.wait([asyncio.wrap_future(hop) for hop in left]))
-        return await self._hop(work)
 
     def _lock(self, session_id: str) -> threading.Lock:
         return self._locks[hash(session_id) % _LOCKS]
@@ -243,18 +243,18 @@ class FileStore(Store):
 
     async def read(self, session_id: str, select: Select) -> Reading | None:
         name = check_session_id(session_id)
-        return await self._look(lambda: self._reader.read(name, select))
+        return await self._hop(lambda: self._reader.read(name, select))
 
     async def salvage(self, session_id: str) -> Salvage | None:
         name = check_session_id(session_id)
-        return await self._look(lambda: salvage(self._place, self._reader, name))
+        return await self._hop(lambda: salvage(self._place, self._reader, name))
 
     async def request(self, session_id: str, request_id: str, kind: str, body: bytes) -> Request:
         name = check_session_id(session_id)
         return await self._alone(name, lambda: self._inbox.request(name, request_id, kind, body))
 
     async def scan(self, *, after: str = "", limit: int = 1000) -> list[Head]:
-        return await self._look(lambda: self._reader.scan(after, limit))
+        return await self._hop(lambda: self._reader.scan(after, limit))
 
     async def prune(
         self, lease: Lease, bodies: Sequence[int], *, events_before: int | None = None

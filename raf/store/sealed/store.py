@@ -204,6 +204,7 @@ class SealedStore(Store):
         await self.inner.prune(lease, bodies, events_before=events_before)
 
     async def adopt(self, session: Reading) -> None:
+        await self.inner.scan(limit=0)  # first of all it must be open
         check_adoptable(session)  # what is sealed has other sizes: the store beneath cannot compare
         head, written = session.head, Counter[int]()
         log = []
@@ -223,6 +224,9 @@ class SealedStore(Store):
     # -- reading -----------------------------------------------------------------------------------
 
     async def read(self, session_id: str, select: Select) -> Reading | None:
+        # A write here takes turns of the loop, also over a store that needs none: a reader that reads
+        # on and on must leave it some.
+        await asyncio.sleep(0)
         reading = await self.inner.read(session_id, select)
         if reading is None:
             return None

@@ -144,12 +144,13 @@ class ConcurrencyTests(SuiteBase):
     async def test_readers_see_whole_commits_only(
         self, store: Store, tmp_path: Path, clock: ManualClock
     ) -> None:
-        """A reader at full speed sees each time one commit's state, and never goes back."""
+        """A reader at full speed sees each time one moment, its journal too, and never goes back."""
         pen = await new_session(store, commits=1)
         done = asyncio.Event()
 
         async def write() -> None:
             for number in range(1, 60):
+                await store.append(pen.lease, [b"a", b"b"])
                 await pen.write(full=number % 7 == 0, events=2)
             done.set()
 
@@ -163,6 +164,8 @@ class ConcurrencyTests(SuiteBase):
                 assert reading.chain[-1].info.commit == head.commit == reading.infos[-1].commit
                 assert reading.chain[0].info.full
                 assert head.events == 1 + 2 * head.commit
+                journal = [record.info.position for record in reading.journal]
+                assert journal == list(range(head.journal_from + 1, head.position + 1))
 
         async with self.second(store, tmp_path, clock) as other:
             await asyncio.gather(write(), watch(store), watch(other))

@@ -69,6 +69,18 @@ class FencingTests(SuiteBase):
         await store.release(pen.lease)
         assert await must_read(store) == before
 
+    async def test_a_late_renewal_lengthens_no_other_lease(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        """The new owner's lease ends when it should, however often the former one renews its own."""
+        pen = await new_session(store, commits=1)
+        await self.pass_time(store, clock, LEASE_S + 1)
+        await claim(store, owner=live_owner(clock, "two"))
+        for _ in range(2):
+            assert await store.renew([pen.lease]) == [False]
+            await self.pass_time(store, clock, LEASE_S / 2 + 1)
+        await claim(store, owner=live_owner(clock, "three"))
+
     async def test_its_own_commit_cannot_be_repeated_either(
         self, store: Store, clock: ManualClock
     ) -> None:

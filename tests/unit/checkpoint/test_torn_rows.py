@@ -70,6 +70,7 @@ async def test_the_right_answer_or_an_error_that_names_it(place: str, how: str, 
 
 
 @SERVERS_ONLY
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=LONG)])
 @pytest.mark.parametrize("how", ["emptied", "lost"])
 async def test_every_piece_can_be_repaired(

@@ -128,6 +128,24 @@ def turns() -> Workflow:
     return builder.add_loop("adds", "adds", LoopOptions(40)).build()
 
 
+async def tells(ctx: Context, value: int) -> int:
+    """A node of a long loop that keeps where it is."""
+    ctx.scope("s")["last"] = value
+    ctx.scope("s").append("list", value % 10)
+    return value + 1
+
+
+def told_after(step: int) -> dict[str, Any]:
+    """The state that `tells` leaves behind this step."""
+    return {} if step < 0 else {"last": step, "list": [n % 10 for n in range(step + 1)]}
+
+
+def long() -> Workflow:
+    """A loop of five hundred steps."""
+    builder = WorkflowBuilder("long").add_node("tells", tells).set_start("tells")
+    return builder.add_loop("tells", "tells", LoopOptions(500)).build()
+
+
 WORKFLOWS: Final[dict[str, Callable[[], Workflow]]] = {
     "chain": chain,
     "exits": lambda: alone("exits", exits),
@@ -136,6 +154,7 @@ WORKFLOWS: Final[dict[str, Callable[[], Workflow]]] = {
     "deaf": lambda: alone("deaf", deaf),
     "frozen": lambda: alone("frozen", frozen),
     "turns": turns,
+    "long": long,
 }
 
 

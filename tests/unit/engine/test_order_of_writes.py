@@ -9,7 +9,7 @@ import pytest
 from raf import Context
 from raf.store.urls import open_store
 from raf.testing import CrashError, count_failpoints, crash_at
-from tests.servers.places import SLOW_ON_SERVERS, backend_of
+from tests.servers.places import OFTEN_ON_SQLITE, backend_of
 from tests.unit.engine.stage import (
     Gate,
     Ledger,
@@ -43,7 +43,7 @@ def paying(ledger: Ledger) -> Any:
     return fan("w", passes, workers, collects).build()
 
 
-@SLOW_ON_SERVERS
+@OFTEN_ON_SQLITE
 async def test_stopped_between_the_journal_and_the_commit(place: str) -> None:
     """At each write of results, effects and commits: no effect is lost or doubled, the end is the same."""
     ledger = Ledger()

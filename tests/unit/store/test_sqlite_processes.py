@@ -17,7 +17,7 @@ CONTENDER = Path(__file__).with_name("contender.py")
 STEPS = 40
 
 
-def start(mode: str, path: Path, name: str, **environment: str) -> subprocess.Popen[str]:
+def start(mode: str, path: Path | str, name: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(CONTENDER), mode, str(path), name],
         stdout=subprocess.PIPE,

@@ -9,6 +9,7 @@ from raf import Context, Worker, Workflow, WorkflowEngine
 from raf.store.port import Store
 from raf.store.urls import open_store
 from raf.testing import CrashError, crash_at
+from tests.servers.places import OFTEN_ON_SQLITE, SLOW_ON_SERVERS
 from tests.unit.engine.stage import Ledger, line, running
 
 SESSIONS = [f"s{number}" for number in range(6)]
@@ -43,6 +44,7 @@ async def all_done(engine: WorkflowEngine, ledger: Ledger) -> None:
     assert ledger == {f"{session} {node}": 1 for session in SESSIONS for node in "abc"}
 
 
+@OFTEN_ON_SQLITE
 @pytest.mark.parametrize("how", ["engines", "workers", "both"])
 async def test_two_that_recover_at_once(place: str, how: str) -> None:
     """Engines and workers of one program that recover the same sessions share them: none runs twice."""
@@ -57,6 +59,7 @@ async def test_two_that_recover_at_once(place: str, how: str) -> None:
         await all_done(one, ledger)
 
 
+@OFTEN_ON_SQLITE
 @pytest.mark.parametrize("point", ["engine.commit.before", "engine.commit.after"])
 @pytest.mark.parametrize("hit", [1, 4])
 async def test_a_crash_inside_the_recovery(place: str, point: str, hit: int) -> None:
@@ -73,6 +76,7 @@ async def test_a_crash_inside_the_recovery(place: str, point: str, hit: int) -> 
         await all_done(engine, ledger)
 
 
+@SLOW_ON_SERVERS
 async def test_a_session_that_is_deleted_while_a_worker_polls(place: str) -> None:
     """Whatever moment it is: the worker goes on, the session stays gone, and its name can be used."""
     ledger, store = Ledger(), open_store(place)
@@ -112,6 +116,7 @@ async def gone(engine: WorkflowEngine, store: Store) -> None:
             return
 
 
+@OFTEN_ON_SQLITE
 async def test_two_versions_of_a_workflow_on_one_store(place: str) -> None:
     """Workers of an older and a newer graph side by side: each takes its own, nothing is refused."""
     ledger, store = Ledger(), open_store(place)

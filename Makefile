@@ -21,7 +21,7 @@ READY_TO_WORK := $(VENV)/.raf-work
 CONSTRAIN := $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all crash mutants bench docs demo clean
+.PHONY: help setup check test test-all crash mutants fuzz bench docs demo clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ crash: $(READY_TO_WORK)  ## the long crash campaigns
 	$(PYTEST) tests/crash --campaign=long
 
 mutants: $(READY_TO_WORK)  ## take the guard of each promise away: its tests must notice
-	$(PY) -m tests.mutants
+	$(PY) -m tests.mutants -n $(JOBS)
 
 fuzz: $(READY_TO_WORK)  ## fuzz the decoders for SECONDS=60, where atheris is installed
 	$(PY) -m tests.property.fuzz_decoders --seconds $(SECONDS)

@@ -33,6 +33,7 @@
     + CommitError           a commit failed; the run stopped, the session is resumable
   x StoreError            wait, or make room
     + StoreUnavailableError, StoreBusyError, StoreFullError, StoreClosedError
+    + StoreReplacedError    the server came back as another store; open it anew
     + LeaseLostError        this owner was replaced; its write was refused
     + CommitOrderError      a commit does not continue the session's numbers
     + EventsGoneError       the events asked for were pruned
@@ -576,6 +577,10 @@ class StoreUnavailableError(StoreError):
     store: str
     reason: str
     says: ClassVar[str] = "store {store} is not available: {reason}"
+
+
+class StoreReplacedError(StoreUnavailableError):
+    """The server lost this store's data, or another took its place; only opening it anew helps."""
 
 
 class StoreBusyError(StoreError):

@@ -254,6 +254,8 @@ class CheckpointManager:
         The session falls back to its last intact commit, as a full checkpoint on top of what it has,
         with an event that tells the reason and what was lost.  Where the store has lost records,
         events or requests, the session is written anew (`Repair.anew`), by way of a backup file.
+        A run whose record can be read stays finished; one of which steps are lost waits for a
+        caller (status `failed`), since they run again.
 
         Args:
             session_id: The session; nobody may run it meanwhile.
@@ -301,7 +303,7 @@ class CheckpointManager:
         Raises:
             CorruptRecordError: No checkpoint of it is intact; it is untouched.
         """
-        return await repair_in_place(self.store, lease, reason)
+        return await repair_in_place(self.store, lease, reason, waits=False)
 
 
 def describe(

@@ -113,10 +113,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One fault that verify found."""
+    """One fault that verify found; `sealed`: no fault, but its key is not at hand."""
 
     record: str
     why: str
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,11 @@ class Verified:
         """Whether nothing was found."""
         return not self.findings
 
+    @property
+    def sealed(self) -> bool:
+        """Whether all that was found is that keys are not at hand: nothing is known to be damaged."""
+        return bool(self.findings) and all(finding.sealed for finding in self.findings)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
@@ -142,7 +148,7 @@ class Lost:
     Args:
         commits: Numbers of the commits after the last intact point.
         steps: Their steps, as far as they can be read.
-        outputs: Outputs in their events; the run that goes on gives them anew.
+        outputs: Outputs in their events of runs that have no record: such a run gives them anew.
         events: First and last numbers of events that cannot be read.
         journal: Entries of the step in flight: finished nodes and effects that may run again.
         requests: Numbers of requests that cannot be read.
@@ -171,6 +177,9 @@ class Repair:
         step: The step that it ends.
         lost: What is given up.
         forks: Intact commits, one of each chain, from which the session can be forked instead.
+        status: How its run stands after it; "failed" waits for a caller, who is to know of `again`.
+        again: Steps that run again, with their effects, when the session goes on.
+        nodes: The nodes of those steps, as far as events tell.
         anew: Whether the session must be written anew: the store cannot mend it in its place.
         checkpoint: The checkpoint that the repair made; empty when it was not done.
         left: What `verify` found after it; nothing: all is well.
@@ -183,6 +192,9 @@ class Repair:
     step: int = -1
     lost: Lost = Lost()
     forks: tuple[int, ...] = ()
+    status: str = ""
+    again: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
     anew: bool = False
     checkpoint: str = ""
     left: tuple[Finding, ...] = ()

@@ -3,6 +3,7 @@
 Rules of this file:
 - The last intact point is the newest commit whose chain replays from its full without a fault.
   Where it finished a run whose result cannot be read, it is the one before, so that the run goes on.
+- A run whose record can be read is over (`raf.checkpoint.standing`), wherever that point is.
 - Numbers stay what they were: a commit that cannot be read keeps its number, and each event that
   cannot be read is an event `lost` of the same number, so what readers have seen keeps its place.
 - What is not intact is given up wholly and by name: bodies after the last intact point, the journal
@@ -19,6 +20,7 @@ from raf.checkpoint.codec import EventsPart
 from raf.checkpoint.model import Finding, Lost
 from raf.checkpoint.restore import Restored, replay, stored_events
 from raf.checkpoint.retention import chains
+from raf.checkpoint.standing import Standing, after_record, without_record
 from raf.checkpoint.verify import examine, finished_run, kept_records
 from raf.errors import CorruptRecordError
 from raf.events import Happening, Kind
@@ -46,6 +48,7 @@ class Rebuilt:
         spoilt: Positions in the store of commits whose bodies are of no use, in the order in which
             they can be pruned.
         journal: The bodies of the entries that stay, in order.
+        stands: How the session stands on top of the last intact point; None when there is none.
         filled: Whether `session` holds records that the store does not have: only adopting it
             brings them there.
     """
@@ -57,6 +60,7 @@ class Rebuilt:
     lost: Lost
     spoilt: tuple[int, ...]
     journal: tuple[bytes, ...]
+    stands: Standing | None
     filled: bool
 
     @property
@@ -89,14 +93,17 @@ def rebuild(salvage: Salvage) -> Rebuilt:
         requests=missing,
         results=tuple(sorted(results)),
     )
+    lost = _after(lost, last, commits)
+    unsure = bool(lost.commits or lost.journal or salvage.damaged)
     return Rebuilt(
         session=_session(head, commits, journal, inbox),
         point=point,
         forks=tuple(prefix[-1].info.commit for prefix in prefixes),
         findings=tuple(examine(salvage)),
-        lost=_after(lost, last, commits),
+        lost=lost,
         spoilt=tuple(_spoilt(records, intact)),
         journal=tuple(r.body for r in journal if r.info.kind is RecordKind.JOURNAL),
+        stands=None if point is None else _stands(point, lost, commits, unsure=unsure),
         filled=bool(missing or salvage.damaged or audit(salvage.session)) or _differ(log, commits),
     )
 
@@ -131,11 +138,11 @@ def _agrees(session_id: str, record: Record) -> bool:
     """Whether a part of the record that can be read says its number, or no part can be read."""
     said: list[bool] = []
     with suppress(CorruptRecordError):
-        body = codec.decode_checkpoint(record.body, session_id, "")
+        body = codec.decode_checkpoint(record.body, session_id, name_of(record.info))
         said.append(body.envelope.commit == record.info.commit)
         said.append(body.envelope.epoch == record.info.epoch)
     with suppress(CorruptRecordError):
-        events = codec.decode_events(record.events, session_id, "")
+        events = codec.decode_events(record.events, session_id, name_of(record.info))
         said.append(events.commit == record.info.commit)
         said.append(len(events.events) == record.info.event_count)
     return not said or all(said)
@@ -253,24 +260,35 @@ def _missing(before: RecordInfo, commit: int, first_event: int) -> Iterator[Reco
 
 
 def _after(lost: Lost, point: int, commits: Sequence[Record]) -> Lost:
-    """What the commits after the last intact point held, too."""
+    """What the commits after the last intact point held, too; a run with a record is not lost."""
     gone = [record for record in commits if record.info.commit > point]
-    steps = {record.info.step for record in gone if record.info.step >= 0}
-    events = [event for record in gone for event in _events(record)]
+    over = {record.info.run_id for record in commits}
+    parts = [part for part in _parts(gone) if not part.run_id or part.run_id not in over]
+    events = [event for part in parts for event in part.events]
     begun = (event.data.get("run_id") for event in events if event.kind is Kind.RUN_STARTED)
     return replace(
         lost,
         commits=tuple(record.info.commit for record in gone),
-        steps=tuple(sorted(steps)),
+        steps=tuple(sorted({record.info.step for record in gone if record.info.step >= 0})),
         outputs=sum(event.kind is Kind.OUTPUT for event in events),
         runs=tuple(map(str, begun)),
     )
 
 
-def _events(record: Record) -> tuple[Happening, ...]:
-    if not record.events:
-        return ()
-    return codec.decode_events(record.events, "", name_of(record.info)).events
+def _parts(records: Sequence[Record]) -> list[EventsPart]:
+    return [codec.decode_events(r.events, "", name_of(r.info)) for r in records if r.events]
+
+
+def _stands(point: Restored, lost: Lost, commits: Sequence[Record], *, unsure: bool) -> Standing:
+    """How the session stands; nothing of it changes where no step can have been lost."""
+    gone = [record for record in commits if record.info.commit > point.commit]
+    ended = next((record for record in reversed(gone) if record.info.run_id), None)
+    if ended is not None:
+        [part] = _parts([ended])
+        return after_record(point.snapshot, point.commit, part.events[-1].data)
+    if unsure:
+        return without_record(point.snapshot, lost, _parts(gone))
+    return Standing(status=point.snapshot.run.status, finished=point.snapshot.finished)
 
 
 def _lost_events(before: Sequence[Record], after: Sequence[Record]) -> Iterator[tuple[int, int]]:
@@ -305,7 +323,7 @@ def _journal(head: Head, log: Sequence[Record], *, keep: bool) -> tuple[list[Rec
             continue
         try:
             if record.info.kind is RecordKind.JOURNAL:
-                codec.decode_journal(record.body, head.session_id, "")
+                codec.decode_journal(record.body, head.session_id, name_of(record.info))
         except CorruptRecordError:
             lost += 1
         else:

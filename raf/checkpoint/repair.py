@@ -12,16 +12,20 @@ in memory, gets the same commit on top there, and is written to a backup file, w
 (`raf.store.transfer`).  Then the damaged one is deleted, and the file is imported.  Killed in
 between, the file holds the session, and an import finishes the repair.
 
+How the session stands on top of it is decided by `standing`: a run whose record can be read is over,
+and one that would run lost steps again waits for a caller.
+
 Rules of this file: nothing is changed without a claim, and a live owner is not disturbed; a session
-without any intact point is left as it is.
+without any intact point is left as it is; a repair makes nothing run by itself.
 """
 
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from raf.checkpoint.config import CheckpointConfig
+from raf.checkpoint.delta import Op
 from raf.checkpoint.model import Repair, checkpoint_id
 from raf.checkpoint.rebuild import Rebuilt, rebuild
 from raf.checkpoint.restore import Restored
@@ -68,6 +72,9 @@ async def plan_repair(store: Store, session_id: str) -> Repair:
         step=-1 if point is None else point.snapshot.step,
         lost=rebuilt.lost,
         forks=rebuilt.forks,
+        status="" if rebuilt.stands is None else rebuilt.stands.status,
+        again=() if rebuilt.stands is None else rebuilt.stands.steps,
+        nodes=() if rebuilt.stands is None else rebuilt.stands.nodes,
         anew=rebuilt.filled or bool(set(verified.findings) - set(rebuilt.findings)),
     )
 
@@ -80,9 +87,9 @@ async def _rebuilt(store: Store, session_id: str) -> Rebuilt:
 
 
 async def _commit_on_top(
-    store: Store, lease: Lease, rebuilt: Rebuilt, how: How, reason: str
+    store: Store, lease: Lease, rebuilt: Rebuilt, how: How, reason: str, ops: Sequence[Op]
 ) -> str:
-    """Commit a full snapshot of the last intact point, whatever stands below it."""
+    """Commit a full snapshot of the last intact point, changed so, whatever stands below it."""
     session_id, point = lease.session_id, _point(rebuilt)
     reading = await store.read(session_id, Select())
     if reading is None:
@@ -102,13 +109,16 @@ async def _commit_on_top(
         parent=point.parent if point.commit == head.commit else b"",
     )
     writer = SessionWriter(store, KEEP_ALL, lease, stand, about)
-    happening = _happening(rebuilt, point, reason)
-    done = await writer.write(writer.prepare((), [happening], await store.now(), how))
+    happening, at = _happening(rebuilt, point, reason), await store.now()
+    writer.merge(ops, at)
+    done = await writer.write(writer.prepare(ops, [happening], at, how))
     log.warning(
-        "session %r was repaired: commit %d is what commit %d was, the last one that is intact (%s)",
+        "session %r was repaired: the state of commit %d is that of commit %d, the last one that is "
+        "intact, and its run is %s (%s)",
         session_id,
         done.commit,
         point.commit,
+        writer.snapshot.run.status,
         reason,
     )
     return checkpoint_id(session_id, done.commit)
@@ -120,6 +130,12 @@ def _point(rebuilt: Rebuilt) -> Restored:
         record = found[0].record if found else "of the last chain"
         raise CorruptRecordError(session_id, record, "no checkpoint of the session is intact")
     return rebuilt.point
+
+
+def _ops(rebuilt: Rebuilt, *, waits: bool) -> Sequence[Op]:
+    """What makes the last intact snapshot stand as the session does."""
+    stands = rebuilt.stands
+    return stands.ops if stands is not None and (waits or stands.finished) else ()
 
 
 def _happening(rebuilt: Rebuilt, point: Restored, reason: str) -> Happening:
@@ -141,8 +157,14 @@ def _happening(rebuilt: Rebuilt, point: Restored, reason: str) -> Happening:
 # -- the two ways ------------------------------------------------------------------------------------
 
 
-async def repair_in_place(store: Store, lease: Lease, reason: str) -> str:
+async def repair_in_place(store: Store, lease: Lease, reason: str, *, waits: bool = True) -> str:
     """Put a full snapshot of the last intact point on top of a session that is held.
+
+    Args:
+        store: Where it is.
+        lease: By which it is held.
+        reason: Why.
+        waits: Whether a run that is not over then waits for a caller; else it stands as it stood.
 
     Returns:
         The id of the checkpoint.
@@ -153,7 +175,7 @@ async def repair_in_place(store: Store, lease: Lease, reason: str) -> str:
     rebuilt = await _rebuilt(store, lease.session_id)
     broken = rebuilt.lost.journal > 0
     how = How(full=True, ends_journal=broken or not rebuilt.at_head)
-    made = await _commit_on_top(store, lease, rebuilt, how, reason)
+    made = await _commit_on_top(store, lease, rebuilt, how, reason, _ops(rebuilt, waits=waits))
     if broken and rebuilt.journal:
         await store.append(lease, rebuilt.journal)
     try:
@@ -183,7 +205,8 @@ async def repair_anew(
     async with store.over(MemoryStore(clock=store.clock)) as bench:
         await bench.adopt(rebuilt.session)
         claimed = await bench.claim(session_id, lease.owner, lease_s=lease.duration_s)
-        made = await _commit_on_top(bench, claimed.lease, rebuilt, how, reason)
+        ops = _ops(rebuilt, waits=True)
+        made = await _commit_on_top(bench, claimed.lease, rebuilt, how, reason, ops)
         await bench.release(claimed.lease)
         moved = await dump(bench, _only(session_id), backup)
     for _, error in moved.damaged:

@@ -21,6 +21,7 @@ from raf.checkpoint.snapshot import Snapshot
 from raf.errors import (
     CheckpointError,
     CorruptRecordError,
+    MissingKeyError,
     SessionNotFoundError,
     UndecodableError,
 )
@@ -46,7 +47,7 @@ async def verify_session(store: Store, session_id: str) -> Verified:
     try:
         salvage = await store.salvage(session_id)
     except CheckpointError as error:
-        finding = Finding(record="session", why=_why(error))
+        finding = _found("session", error)
         return Verified(
             session_id=session_id, checkpoints=0, fulls=0, events=0, findings=(finding,)
         )
@@ -78,9 +79,10 @@ def _once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(first.values())
 
 
-def _why(error: CheckpointError) -> str:
+def _found(record: str, error: CheckpointError | UndecodableError) -> Finding:
     """The reason alone, where the record is named beside it."""
-    return error.why if isinstance(error, CorruptRecordError) else str(error)
+    why = error.why if isinstance(error, CorruptRecordError) else str(error)
+    return Finding(record=record, why=why, sealed=isinstance(error, MissingKeyError))
 
 
 # -- what could be read --------------------------------------------------------------------------
@@ -128,7 +130,7 @@ def _links(reading: Reading) -> Findings:
             part = codec.decode_checkpoint(record.body, session_id, name)
         except CheckpointError as error:
             own = True
-            yield Finding(record=name, why=_why(error))
+            yield _found(name, error)
         else:
             if part.envelope.epoch != record.info.epoch:
                 own = True
@@ -140,7 +142,7 @@ def _links(reading: Reading) -> Findings:
         except CheckpointError as error:
             last = name_of(reading.chain[-1].info)
             name = error.record if isinstance(error, CorruptRecordError) else last
-            yield Finding(record=name, why=_why(error))
+            yield _found(name, error)
 
 
 def _full(restored: Restored, before: Restored | None) -> Findings:
@@ -201,7 +203,7 @@ def _parts(head: Head, record: Record) -> Findings:
         name = (
             name_of(info) if info.kind is RecordKind.JOURNAL else f"events of commit {info.commit}"
         )
-        yield Finding(record=name, why=_why(error))
+        yield _found(name, error)
 
 
 def finished_run(events: Iterable[Happening]) -> str:
@@ -231,13 +233,13 @@ async def _as_read(store: Store, session: Reading) -> list[Finding]:
             ]
     except CheckpointError as error:
         record = error.record if isinstance(error, CorruptRecordError) else "the last chain"
-        findings.append(Finding(record=record, why=_why(error)))
+        findings.append(_found(record, error))
     runs = {record.info.run_id: record.info for record in session.log if record.info.run_id}
     for run_id, info in runs.items():
         try:
             found = await store.read(session_id, Select(run=run_id))
         except CheckpointError as error:
-            findings.append(Finding(record=f"run {run_id!r}", why=_why(error)))
+            findings.append(_found(f"run {run_id!r}", error))
             continue
         if found is not None and (found.run is None or found.run.info.commit < info.commit):
             why = f"it is not found, and commit {info.commit} finished it"

@@ -12,7 +12,7 @@ from raf.checkpoint.model import Finding, Lost, Repair, Verified
 from raf.cli import options, screen
 from raf.cli.exits import ExitCode
 from raf.cli.places import opened
-from raf.errors import RafError, SessionNotFoundError
+from raf.errors import MissingKeyError, RafError, SessionNotFoundError
 from raf.store.model import Head, check_session_id
 
 # -- verify ----------------------------------------------------------------------------------------
@@ -42,13 +42,15 @@ def verify(
             return await _verify_all(manager)
 
     found = asyncio.run(main())
-    damaged = [verified for verified in found if not verified.intact]
+    damaged = [verified for verified in found if not (verified.intact or verified.sealed)]
+    sealed = [verified for verified in found if verified.sealed]
     data = {
-        "intact": not damaged,
+        "intact": not (damaged or sealed),
         "sessions": [
             {
                 "session": v.session_id,
                 "intact": v.intact,
+                "sealed": v.sealed,
                 "checkpoints": v.checkpoints,
                 "fulls": v.fulls,
                 "events": v.events,
@@ -58,12 +60,18 @@ def verify(
         ],
     }
     screen.answer(data, as_document=json, show=lambda: _show_verified(found))
+    if sealed:
+        screen.hint(
+            f"raf: {len(sealed)} of {len(found)} sessions are sealed with a key that is not at hand, "
+            "and were not checked: set RAF_KEYS or RAF_KEY_FILE to a ring that holds it"
+        )
     if damaged:
         screen.hint(
             f"raf: {len(damaged)} of {len(found)} sessions are damaged; "
             f"raf repair {damaged[0].session_id} shows what can be saved"
         )
-        raise typer.Exit(ExitCode.DAMAGED)
+    if damaged or sealed:
+        raise typer.Exit(ExitCode.DAMAGED if damaged else ExitCode.USAGE)
 
 
 async def _verify_all(manager: CheckpointManager) -> list[Verified]:
@@ -85,10 +93,10 @@ async def _verified(manager: CheckpointManager, head: Head) -> Verified | None:
     except SessionNotFoundError:
         if head.summary.status != "damaged":
             return None
-        why = head.summary.reason
+        why, sealed = head.summary.reason, False
     except RafError as error:
-        why = str(error)
-    finding = Finding(record="session", why=why)
+        why, sealed = str(error), isinstance(error, MissingKeyError)
+    finding = Finding(record="session", why=why, sealed=sealed)
     return Verified(
         session_id=head.session_id, checkpoints=0, fulls=0, events=0, findings=(finding,)
     )
@@ -102,7 +110,7 @@ def _show_verified(found: list[Verified]) -> None:
     rows = [
         (
             v.session_id,
-            "intact" if v.intact else "damaged",
+            "intact" if v.intact else "sealed" if v.sealed else "damaged",
             v.checkpoints,
             v.fulls,
             v.events,
@@ -174,6 +182,8 @@ def repair(
         "head": found.head,
         "lost": _lost(found.lost),
         "forks": list(found.forks),
+        "status": found.status or None,
+        "again": {"steps": list(found.again), "nodes": list(found.nodes)},
         "anew": found.anew,
         "checkpoint": found.checkpoint or None,
         "left": _findings(found.left),
@@ -211,6 +221,8 @@ def _show_repair(found: Repair) -> None:
         [
             ("last intact", f"{found.session_id}@{found.commit}, step {found.step}"),
             *((name, value) for name, value in _lost_words(found.lost) if value),
+            ("its run then is", found.status),
+            *((("runs again on resume", _again_words(found)),) if found.again else ()),
             ("forks", ", ".join(f"{found.session_id}@{commit}" for commit in found.forks)),
         ]
     )
@@ -218,6 +230,11 @@ def _show_repair(found: Repair) -> None:
         screen.say(f"repaired: {found.checkpoint}")
     for finding in found.left:
         screen.say(f"still damaged: {finding.record}: {finding.why}")
+
+
+def _again_words(found: Repair) -> str:
+    steps, nodes = ", ".join(map(str, found.again)), ", ".join(found.nodes)
+    return f"steps {steps}{f' ({nodes})' if nodes else ''}, with their effects"
 
 
 def _lost_words(lost: Lost) -> list[tuple[str, str]]:

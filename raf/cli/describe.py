@@ -18,16 +18,22 @@ from raf.store.owner import LeaseWatch
 from raf.values.plain import decode_plain
 
 
+def standing(head: Head, judge: LeaseWatch) -> str:
+    """The status of a session; `interrupted` is a running one that nobody runs."""
+    status = head.summary.status
+    alive = judge.binds(head.session_id, head.held)
+    return "interrupted" if status == "running" and not alive else status
+
+
 def session_data(head: Head, judge: LeaseWatch) -> dict[str, Any]:
-    """How a session stands; `interrupted` is a running one that nobody runs."""
+    """How a session stands."""
     summary, held = head.summary, head.held
     alive = judge.binds(head.session_id, held)
-    interrupted = summary.status == "running" and not alive
     return {
         "session": head.session_id,
         "workflow": summary.workflow,
         "run": summary.run_id,
-        "status": "interrupted" if interrupted else summary.status,
+        "status": standing(head, judge),
         "reason": summary.reason,
         "step": summary.step,
         "commit": head.commit,

@@ -1,13 +1,15 @@
 """The command that moves sessions to a new graph: migrate."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Final
 
 import typer
 
 from raf.cli import options, screen
+from raf.cli.describe import standing
 from raf.cli.exits import ExitCode, code_of_error
 from raf.cli.inputs import read_mapping
 from raf.cli.loading import load_workflow
@@ -16,6 +18,7 @@ from raf.engine.engine import WorkflowEngine
 from raf.engine.migrate import MigrationPlan
 from raf.errors import ConfigurationError, RafError
 from raf.store.model import check_session_id
+from raf.store.owner import LeaseWatch
 
 Row = dict[str, Any]
 GO: Final = ("compatible", "moves", "finished")
@@ -67,6 +70,11 @@ def migrate(
                 made = await engine.migrate(session, mapping, drop=given_up, reason=reason)
                 return [{"session": session, "checkpoint": made}]
             plans = await engine.plan_migration(session, mapping, drop=given_up)
+            judge = LeaseWatch(manager.store.clock)
+            for at, plan in enumerate(plans):
+                if plan.status == "running":
+                    status = standing(await manager.head(plan.session_id), judge)
+                    plans[at] = replace(plan, status=status)
             if dry_run:
                 return [planned(plan) for plan in plans]
             return await _move(engine, plans, mapping, given_up, reason)
@@ -119,6 +127,12 @@ def _show(rows: Sequence[Row]) -> None:
     if [set(row) for row in rows] == [{"session", "checkpoint"}]:
         screen.say(f"migrated: {rows[0]['checkpoint']}")
         return
+    for differences, several in Counter(tuple(row["differences"]) for row in rows).items():
+        if differences:
+            screen.heading(f"what differs from the graph of {several} of {len(rows)} sessions")
+            for difference in differences:
+                screen.say(f"  {difference}")
+            screen.say()
     headers = ("session", "status", "verdict", "next", "why")
     screen.table(
         headers,
@@ -140,5 +154,4 @@ def _next(row: Row) -> str:
 def _why(row: Row) -> str:
     if "error" in row:
         return str(row["error"]["message"])
-    said = row["refusals"] or row["differences"]
-    return "; ".join(said)
+    return "; ".join(row["refusals"])

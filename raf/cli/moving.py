@@ -127,8 +127,19 @@ def import_(
         ],
     }
     screen.answer(data, as_document=json, show=lambda: _show("imported", moved, file))
-    if findings:
-        damaged = dict(findings)
+    _tell_found(moved, findings)
+
+
+def _tell_found(moved: Moved, findings: Sequence[tuple[str, Finding]]) -> None:
+    """What was found damaged, and what could not be looked at, which is no damage."""
+    damaged = {name: found for name, found in findings if not found.sealed}
+    sealed = {name for name, found in findings if found.sealed} - damaged.keys()
+    if sealed:
+        screen.hint(
+            f"raf: {len(sealed)} of {len(moved.sessions)} sessions were imported and not checked: "
+            "they are sealed with a key that is not at hand (RAF_KEYS, RAF_KEY_FILE)"
+        )
+    if damaged:
         screen.hint(
             f"raf: {len(damaged)} of {len(moved.sessions)} sessions are damaged, as they were in the "
             f"store that they come from: raf verify {next(iter(damaged))}"

@@ -22,8 +22,8 @@ Store = Annotated[
         "--store",
         envvar="RAF_STORE",
         metavar="URL",
-        help="Where the sessions are: sqlite:PATH or file:DIR.  With RAF_KEYS or RAF_KEY_FILE set, they "
-        "are encrypted there.",
+        help="Where the sessions are: sqlite:PATH, file:DIR, postgresql://... or redis://...  With "
+        "RAF_KEYS or RAF_KEY_FILE set, they are encrypted there.",
     ),
 ]
 Json = Annotated[

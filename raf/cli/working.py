@@ -13,12 +13,14 @@ import typer
 from raf.cli import debug, options, screen
 from raf.cli.describe import result_data
 from raf.cli.draining import Ended, with_drain
+from raf.cli.exits import ExitCode, code_of_error
 from raf.cli.inputs import read_input
 from raf.cli.loading import load_workflow
+from raf.cli.places import existing
 from raf.cli.running import checkpoints_of
 from raf.engine.engine import LEASE_S, MAX_STEPS, WorkflowEngine
 from raf.engine.outcome import RunResult, Submitted
-from raf.errors import ConfigurationError
+from raf.errors import ConfigurationError, RafError
 from raf.store.port import Store
 from raf.store.sealed import sealed_by_environment
 from raf.store.urls import open_store
@@ -140,14 +142,27 @@ def worker(
 
     Submitted and sleeping ones whose time has come, and those whose owner is gone.  SIGINT and
     SIGTERM drain: nothing new is taken, each run stops at the next end of a step, every session is
-    given back, and the command ends with 0.  A second signal stops at once.
+    given back, and the command ends with 0.  A second signal stops at once.  With --once the exit
+    code is that of the gravest error that left a session aside.
     """
     workflows = [load_workflow(reference) for reference in references]
-    place = _kept(store)
+    place = existing(store)
     served = _queues(queues or ["default"])
     config = checkpoints_of(interval)
     if not debug.wanted():
         _tell_of_trouble()
+
+    aside: dict[str, ExitCode] = {}
+
+    def put_aside(session_id: str, error: Exception) -> None:
+        if once:
+            aside[session_id] = (
+                code_of_error(error) if isinstance(error, RafError) else ExitCode.FAULT
+            )
+
+    def tell(result: RunResult) -> None:
+        aside.pop(result.session_id, None)
+        _tell(result, json)
 
     async def main() -> Ended[None]:
         async with AsyncExitStack() as stack:
@@ -169,7 +184,8 @@ def worker(
                 concurrency=concurrency,
                 poll_s=poll_s,
                 lease_s=lease_s,
-                on_outcome=lambda result: _tell(result, json),
+                on_outcome=tell,
+                on_aside=put_aside,
             )
             _say_hello(made, [workflow.name for workflow in workflows], served)
             again = shlex.join(["raf", "worker", *references])
@@ -178,7 +194,9 @@ def worker(
                 screen.line({"worker": {"outcomes": dict(sorted(made.outcomes.items()))}})
             return ended
 
-    asyncio.run(main())
+    ended = asyncio.run(main())
+    if ended.by_signal is None:
+        raise typer.Exit(max(aside.values(), default=ExitCode.OK))
 
 
 def _kept(url: str) -> Store:

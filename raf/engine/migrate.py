@@ -163,6 +163,8 @@ class Migrating(SessionAdmin):
         workflow, snapshot = self.workflow, restored.snapshot
         saved, step = saved_graph(restored, workflow), read_journal(restored.journal)
         migration = plan_migration(saved, workflow, snapshot, step, mapping, drop)
+        if not migration.ops:  # the mapping itself is at fault
+            return migration
         lost = unreadable(workflow, preview(snapshot, migration), restored.manifest)
         return replace(migration, refusals=(*migration.refusals, *lost))
 

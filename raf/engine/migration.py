@@ -12,6 +12,7 @@ Rules of this file:
   that is gone stays where it is, unless another's would take its place: then it is a refusal.
 - What only counts or remembers goes without a word when its loop or barrier is gone: whatever stands
   there is refused by itself.  Outputs are history, and keep the names under which they were made.
+- A mapping that cannot be meant is the only refusal: under it nothing else can be judged.
 - `drop` names nodes, loops or barriers of the old graph whose things may be lost where they have no
   place; it takes nothing that has one.  A dropped message is a dead letter: an event holds it.  Its
   journal goes with it.  The own state of a dropped node that is gone goes too.  What a result sends
@@ -74,12 +75,12 @@ class Migration:
         carried: Whether `ops` hold the journal, so that the commit ends it.
     """
 
-    ops: tuple[Op, ...]
-    happenings: tuple[Happening, ...]
-    refusals: tuple[str, ...]
-    moves: tuple[str, ...]
-    entries: tuple[tuple[object, ...], ...]
-    carried: bool
+    ops: tuple[Op, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    refusals: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
+    entries: tuple[tuple[object, ...], ...] = ()
+    carried: bool = False
 
 
 def held_by(snapshot: Snapshot, saved: Topology) -> Held:
@@ -145,8 +146,9 @@ def plan_migration(
         drop: Old names whose things may be lost where they have no place.
     """
     names, edges = Renaming(saved, workflow.topology, mapping), Edges.of(workflow)
+    if names.faults:
+        return Migration(refusals=names.faults)
     move = _Move(names, snapshot, frozenset(drop))
-    move.refusals += names.faults
     move.messages()
     move.barriers()
     move.parked()

@@ -18,6 +18,7 @@ DURABILITIES: Final = ("sync", "async", "exit")
 
 LARGEST: Final = 10**9
 LONGEST_QUEUE: Final = 100
+LONGEST_LEASE_S: Final = 86_400  # a day: so long would a session stand still after a crash
 LAST_MOMENT: Final = 253_402_300_799  # the end of the year 9999: what a person can be shown
 
 
@@ -45,6 +46,15 @@ def check_seconds(name: str, value: Any) -> None:
     """Refuse what is no time above zero, in seconds."""
     if type(value) not in (int, float) or not 0 < value < math.inf:
         raise ConfigurationError(f"{name} is a number of seconds above 0, not {value!r}")
+
+
+def check_lease(value: Any) -> None:
+    """Refuse what is no time above zero and up to a day, in seconds."""
+    check_seconds("lease_s", value)
+    if value > LONGEST_LEASE_S:
+        raise ConfigurationError(
+            f"lease_s is at most {LONGEST_LEASE_S:,} seconds (a day), not {value!r}"
+        )
 
 
 def check_durability(value: Any) -> None:
@@ -94,7 +104,7 @@ def check_engine(
     check_durability(durability)
     check_count("max_steps", max_steps)
     check_count("threads", threads)
-    check_seconds("lease_s", lease_s)
+    check_lease(lease_s)
     if max_concurrency is not None:
         check_count("max_concurrency", max_concurrency)
 

@@ -10,7 +10,7 @@ Rules of this file:
 - What is not found so is gone (None).  Two old names never lead to one new name.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from raf.topology.loops import Loops, Path
@@ -35,10 +35,19 @@ class Parts:
             {edge.barrier_id: edge for edge in edges if isinstance(edge, FanInEdge)},
         )
 
+    @property
+    def by_kind(self) -> Mapping[str, Collection[str]]:
+        """The names, by what they name: nodes, loops, barriers."""
+        return {"node": self.nodes, "loop": self.loops, "barrier": self.barriers}
+
     def kinds_of(self, name: str) -> frozenset[str]:
         """What a name names here: a node, a loop, a barrier."""
-        groups = {"node": self.nodes, "loop": self.loops, "barrier": self.barriers}
-        return frozenset(kind for kind, group in groups.items() if name in group)
+        return frozenset(kind for kind, group in self.by_kind.items() if name in group)
+
+    def those(self, kinds: Collection[str]) -> str:
+        """The names of some kinds, as a message gives them."""
+        groups = (sorted(self.by_kind[kind]) for kind in sorted(kinds))
+        return ", ".join(name for group in groups for name in group) or "none"
 
 
 class Renaming:
@@ -57,7 +66,7 @@ class Renaming:
         self._nodes = {
             name: mapping.get(name, name)
             for name in self.old.nodes
-            if name in mapping or (name in self.new.nodes and name not in led_to)
+            if mapping.get(name, name) in self.new.nodes and (name in mapping or name not in led_to)
         }
         loops = {name: self._loop_id(edge) for name, edge in self.old.loops.items()}
         self._loops = self._known(loops, self.new.loops)
@@ -119,10 +128,17 @@ def _faults(old: Parts, new: Parts, mapping: Mapping[str, str]) -> Iterable[str]
     for name, other in mapping.items():
         kinds = old.kinds_of(name)
         if not kinds:
-            yield f"the mapping names {name!r}, which is not in the graph that the session has"
-        elif kinds.isdisjoint(new.kinds_of(other)):
-            kind = " or ".join(sorted(kinds))
-            yield f"the mapping leads {name!r} to {other!r}, but the new graph has no {kind} so named"
+            there = old.those(["node"])
+            yield (
+                f"the mapping names {name!r}, which is not in the graph that the session has; its "
+                f"nodes: {there}"
+            )
+        elif not kinds <= new.kinds_of(other):
+            kind, there = " and ".join(sorted(kinds)), new.those(kinds)
+            yield (
+                f"the mapping leads {name!r} to {other!r}, but the new graph has no {kind} so "
+                f"named; it has: {there}"
+            )
         if other in led:
             yield f"the mapping leads {led[other]!r} and {name!r} to one name, {other!r}"
         led.setdefault(other, name)

@@ -16,6 +16,7 @@ from raf.values.classes import Plan
 from raf.values.forms import FORMS, FROZENSET, SET, TUPLE, Form
 from raf.values.prepared import Prepared
 from raf.values.readonly import seal_dict, seal_list, seal_set
+from raf.values.retyped import check_upgraded
 from raf.values.scalars import FORM
 from raf.values.spans import FORM_HEAD
 
@@ -93,5 +94,9 @@ class Reader:
             raise UndecodableError(f"{plan.tag} was stored as a {form.name} and is none now")
         if not plan.shareable:
             self.models = True
-        parts = items[1:]
-        return plan.build(plan.upgraded(parts) if plan.way.steps else parts)
+        if not plan.way.steps:
+            return plan.build(items[1:])
+        parts = plan.upgraded(items[1:])
+        made = plan.build(parts)
+        check_upgraded(plan, parts[0])
+        return made

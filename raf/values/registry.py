@@ -175,7 +175,7 @@ def register_type(
         ... class Invoice:
         ...     code: int
     """
-    versions = Versions(version, dict(upgrade or {}))
+    versions = Versions.declared(version, upgrade)
     if cls is None:
         return lambda late: register_type(
             late, tag=tag, aliases=aliases, version=version, upgrade=upgrade

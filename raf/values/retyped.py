@@ -1,14 +1,17 @@
-"""Fields whose declared type changed and whose class got no version: do stored values still fit; pure.
+"""Whether fields hold what their class declares now: after a change of type, and after an upgrade; pure.
 
 Rules of this file
     1. A value is put back as it was stored, so a field that became another type would hold one of
        the old type and nobody would know.  Nothing is checked while no declaration changed.
-    2. Only the fields that changed are looked at, in every instance of their class in a value.
+    2. An upgrade is code that runs on old data: each field that it gives is checked, strictly.
+    3. Without a version, only the fields that changed are looked at, in every instance of their class in a value.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from raf.errors import UndecodableError
+from raf.values.classes import Plan
 from raf.values.forms import kind_of
 from raf.values.hints import field_hints
 from raf.values.prepared import prepare
@@ -50,3 +53,20 @@ def misfits(value: Any, changed: Changed, types: TypeTable, path: str) -> Iterat
                     yield f"{where}.{name} ({tag}) holds {kind} and is declared {node.label} now"
         if not isinstance(part, str | bytes | int | float):
             waiting += [(where + step, inner) for step, inner in parts(part, plans.get)]
+
+
+def check_upgraded(plan: Plan, fields: Mapping[str, Any]) -> None:
+    """Check what the upgrades of a class gave for its fields.
+
+    Raises:
+        UndecodableError: A field holds what the class does not declare.
+    """
+    declared = field_types(plan.cls)
+    for name, held in fields.items():
+        node = read(declared.get(name, Any))
+        if not node.fits(held):
+            version, kind = plan.way.steps[-1][0], type(held).__qualname__
+            raise UndecodableError(
+                f"{plan.way.name}: its upgrade from version {version} gave {kind} for "
+                f"{plan.cls.__qualname__}.{name}, which is declared {node.label}"
+            )

@@ -5,7 +5,8 @@ Rules of this file
        anybody thought of versions is of version 1.
     2. An upgrade leads from one version to the next and is called with plain data: for an enum the
        stored name (a flag's number), else a dict of all that the instance held, by name.
-    3. A version without a way to today's is refused by name, and so is one from newer code.
+    3. What the last one gives must fit the declared fields (`retyped.check_upgraded`).
+    4. A version without a way to today's is refused by name, and so is one from newer code.
 """
 
 import re
@@ -49,6 +50,15 @@ class Versions:
                 )
             if not callable(upgrade):
                 raise ConfigurationError(f"the upgrade from version {version} is no function")
+
+    @classmethod
+    def declared(cls, version: int, upgrade: Mapping[int, Upgrade] | None) -> "Versions":
+        """What a call of `register_type` says; refuses what is no mapping."""
+        if upgrade is not None and not isinstance(upgrade, Mapping):
+            raise ConfigurationError(
+                f"upgrade is a mapping from versions to functions, not {type(upgrade).__name__}"
+            )
+        return cls(version, {} if upgrade is None else dict(upgrade))
 
     def tagged(self, name: str) -> str:
         """The tag that is written."""

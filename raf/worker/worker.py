@@ -16,10 +16,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from raf.engine.engine import LEASE_S, WorkflowEngine
-from raf.engine.options import check_count, check_queue, check_seconds
+from raf.engine.options import check_count, check_lease, check_queue, check_seconds
 from raf.engine.outcome import RunResult
 from raf.errors import (
     ConfigurationError,
@@ -27,6 +27,7 @@ from raf.errors import (
     RafError,
     SessionNotFoundError,
     StoreError,
+    StoreReplacedError,
 )
 from raf.store.model import Claimed, Due, Head, Select
 from raf.store.owner import this_owner
@@ -35,6 +36,7 @@ from raf.store.urls import open_store
 from raf.topology.workflow import Workflow
 from raf.worker.aside import Aside, delay_s
 from raf.worker.pace import Pace
+from raf.worker.turns import Queues, Turns
 
 log = logging.getLogger("raf.worker")
 
@@ -65,6 +67,7 @@ class Worker:
         poll_s: Seconds between two looks when there is nothing to do.
         lease_s: Seconds for which a session is owned without renewal.
         on_outcome: Is called with how each session stood when it was given back.
+        on_aside: Is called with the id of each session that an error put aside, and the error.
 
     Example:
         >>> import asyncio
@@ -93,15 +96,16 @@ class Worker:
         poll_s: float = POLL_S,
         lease_s: float = LEASE_S,
         on_outcome: Callable[[RunResult], None] | None = None,
+        on_aside: Callable[[str, Exception], None] | None = None,
     ) -> None:
         check_count("concurrency", concurrency)
         check_seconds("poll_s", poll_s)
-        check_seconds("lease_s", lease_s)
+        check_lease(lease_s)
         self.store = _store_of(workflows, store)
         self.concurrency = concurrency
         self.lease_s = lease_s
         self.outcomes: Counter[str] = Counter()
-        self._queues = _checked_queues(queues)
+        self._turns = Turns(_checked_queues(queues))
         engines = [_engine_of(each, self.store, lease_s) for each in workflows]
         self._engines = {engine.workflow.fingerprint: engine for engine in engines}
         if len(self._engines) < len(engines):
@@ -110,6 +114,7 @@ class Worker:
             e for e, given in zip(engines, workflows, strict=True) if e is not given
         ]
         self._on_outcome = on_outcome
+        self._on_aside = on_aside
         self._owner = this_owner(self.store.clock)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._aside = Aside()
@@ -135,7 +140,8 @@ class Worker:
             On return no session is owned by this worker.
 
         Raises:
-            StoreError: The store cannot be opened, or, with `once`, cannot be asked.
+            StoreError: The store cannot be opened, was replaced by another (only opening it anew
+                helps), or, with `once`, cannot be asked.
         """
         if not self._over.is_set():
             raise ConfigurationError("this worker is at work already")
@@ -181,28 +187,35 @@ class Worker:
                 await self._news.wait()
                 continue
             try:
-                claimed = await self._claim()
+                found = await self._take()
             except StoreError as error:
-                if once:
+                if once or isinstance(error, StoreReplacedError):
                     raise
                 await self._store_is_away(error)
                 continue
-            for each in claimed:
-                self._start(each)
-            if not claimed and await self._is_over(once=once):
+            if not found and await self._is_over(once=once):
                 return
         while self._running:
             await asyncio.wait(self._running.values())
 
-    async def _claim(self) -> list[Claimed]:
-        """Sessions for the free slots."""
+    async def _take(self) -> bool:
+        """Fill the free slots; whether there was anything to fill them with."""
         for engine in self._engines.values():
             await engine.give_back()
+        found = False
+        for queues in self._turns.next_round():
+            free = min(self.concurrency - len(self._running), BATCH)
+            room = self._turns.room(queues, free)
+            if room and not self._draining:
+                for each in await self._claim(queues, room):
+                    self._start(each, queues)
+                    found = True
+        return found
+
+    async def _claim(self, queues: Queues, limit: int) -> list[Claimed]:
+        """At most so many sessions of these queues."""
         aside = self._aside.names(self.store.clock.monotonic())
-        due = Due(
-            fingerprints=frozenset(self._engines), queues=self._queues, skip=aside | self.running
-        )
-        limit = min(self.concurrency - len(self._running), BATCH)
+        due = Due(fingerprints=frozenset(self._engines), queues=queues, skip=aside | self.running)
         asked = asyncio.ensure_future(
             self.store.claim_due(self._owner, due, lease_s=self.lease_s, limit=limit)
         )
@@ -249,13 +262,15 @@ class Worker:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _start(self, claimed: Claimed) -> None:
+    def _start(self, claimed: Claimed, queues: Queues) -> None:
         session_id = claimed.lease.session_id
+        self._turns.take(session_id, queues)
         self._running[session_id] = asyncio.ensure_future(self._run(claimed))
         self._running[session_id].add_done_callback(lambda _: self._ended(session_id))
 
     def _ended(self, session_id: str) -> None:
         del self._running[session_id]
+        self._turns.give(session_id)
         self._news.set()
 
     async def _run(self, claimed: Claimed) -> None:
@@ -303,11 +318,11 @@ class Worker:
 
     def _tell(self, result: RunResult) -> None:
         self.outcomes[result.status] += 1
-        try:
-            if self._on_outcome is not None:
+        if self._on_outcome is not None:
+            try:
                 self._on_outcome(result)
-        except Exception:
-            log.exception("on_outcome failed for session %r", result.session_id)
+            except Exception:
+                log.exception("on_outcome failed for session %r", result.session_id)
 
     async def _put_aside(self, session_id: str, error: Exception) -> None:
         times = self._aside.put(
@@ -322,6 +337,11 @@ class Worker:
                 error,
                 exc_info=None if isinstance(error, RafError) else error,
             )
+        if self._on_aside is not None:
+            try:
+                self._on_aside(session_id, error)
+            except Exception:
+                log.exception("on_aside failed for session %r", session_id)
 
     async def _place(self, session_id: str) -> object:
         """Where a session stands: what changes when it moves on, and not by a mere attempt."""
@@ -339,9 +359,12 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _checked_queues(queues: Mapping[str, int | None]) -> dict[str, int | None]:
-    if not queues:
-        raise ConfigurationError("a worker serves at least one queue, such as {'default': None}")
+def _checked_queues(queues: Any) -> dict[str, int | None]:
+    if not isinstance(queues, Mapping) or not queues:
+        raise ConfigurationError(
+            "queues maps at least one queue to its limit, such as {'default': None, 'nightly': 2}, "
+            f"not {queues!r:.80}"
+        )
     for name, limit in queues.items():
         check_queue(name)
         if limit is not None:

@@ -15,6 +15,7 @@ from raf.testing.store_suite import StoreSuite
 RING = KeyRing({"2026-01": b"k" * 32, "2025-01": b"o" * 32}, current="2026-01")
 
 
+@pytest.mark.slow
 class TestSealedMemory(StoreSuite):
     shareable = False
 

@@ -61,7 +61,12 @@ def allowed(views: list[list[View]], done: int) -> list[View]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("kept", "order"),
-    [(0.0, "in order"), (0.5, "in order"), (1.0, "in order"), (0.5, "in any order")],
+    [
+        pytest.param(0.0, "in order", marks=pytest.mark.slow),
+        pytest.param(0.5, "in order", marks=pytest.mark.slow),
+        pytest.param(1.0, "in order", marks=pytest.mark.slow),
+        (0.5, "in any order"),
+    ],
 )
 async def test_power_loss_at_every_change(
     tmp_path: Path, campaign: str, kept: float, order: str
@@ -129,8 +134,11 @@ async def claim_again(hand: Hand, number: int) -> None:
 
 @pytest.mark.parametrize(
     ("code", "late"),
-    [(errno.EIO, False), (errno.EIO, True), (errno.ENOSPC, False)],
-    ids=["EIO", "EIO after the work", "ENOSPC"],
+    [
+        pytest.param(errno.EIO, False, id="EIO", marks=pytest.mark.slow),
+        pytest.param(errno.EIO, True, id="EIO after the work"),
+        pytest.param(errno.ENOSPC, False, id="ENOSPC", marks=pytest.mark.slow),
+    ],
 )
 async def test_every_call_fails_once(tmp_path: Path, campaign: str, code: int, late: bool) -> None:
     """A failed call is a typed error; the same owner looks, goes on, and the story ends the same."""
@@ -160,6 +168,7 @@ async def test_every_call_fails_once(tmp_path: Path, campaign: str, code: int, l
     assert failures > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 async def test_the_next_owner_works_after_a_dead_disk(tmp_path: Path, code: int) -> None:
     """When all calls fail from some moment on, what was acknowledged stands and another goes on."""

@@ -61,6 +61,9 @@ def test_a_dry_run_then_the_move(shell: Shell) -> None:
     [row] = refused.json["sessions"]
     assert (refused.code, row["session"], row["verdict"]) == (5, "s", "refused")
     assert "'quote', which is gone" in row["refusals"][0]
+    nowhere = shell.raf("migrate", "orders:new", "s", "--map", "quote=nope")
+    assert nowhere.code == 5
+    assert "the new graph has no node so named; it has: ask, offer" in nowhere.err
     planned = shell.raf("migrate", "orders:new", "s", *NAMES, "--dry-run", "--json")
     [row] = planned.json["sessions"]
     assert (planned.code, row["verdict"], row["status"]) == (0, "moves", "failed")
@@ -87,6 +90,9 @@ def test_all_sessions_at_once(shell: Shell) -> None:
     verdicts = {name: row["verdict"] for name, row in rows.items()}
     assert verdicts == {"new": "equal", "s": "moves", "wide": "finished"}
     assert {name for name, row in rows.items() if "checkpoint" in row} == {"s", "wide"}
+    shown = shell.raf("migrate", "orders:old", "--map", "ask=price", "--all", "--dry-run").out
+    assert shown.count("node 'offer' was removed") == 1, "told once, above the table"
+    assert "of 3 of 3 sessions" in shown
     again = shell.raf("migrate", "orders:new", *NAMES, "--all")
     assert (again.code, again.out.count("equal")) == (0, 3)
     back = shell.raf("migrate", "orders:old", "--map", "ask=price", "--all", "--json")

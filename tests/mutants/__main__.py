@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants.guards import Guard, Project
-from tests.mutants.trial import Copy, Verdict, copied, judge, run_tests
+from tests.mutants.trial import LONGEST_S, Copy, Verdict, copied, judge, run_tests
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +76,9 @@ def judge_all(project: Project, guards: Sequence[Guard], *, workers: int) -> int
             copies.put(stack.enter_context(copied(project.root)))
         copy = copies.get()
         print(f"all guards in place: {len(wanted)} tests ...", flush=True)
-        before = run_tests(copy, wanted, workers=workers, stop_at_first=False)
+        before = run_tests(
+            copy, wanted, workers=workers, stop_at_first=False, longest_s=4 * LONGEST_S
+        )
         copies.put(copy)
         if before.code != 0:
             print("\n".join(["all guards in place: RED", *(before.red or [before.last])]))

@@ -25,7 +25,7 @@ COPIED = (
     "Makefile",
 )
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.pyc")
-LONGEST_S = 900
+LONGEST_S = 900  # all tests of one guard
 TEST_S = 60  # a test that hangs without the guard is red soon
 _RED = re.compile(r"(FAILED|ERROR) \S+\.py")  # as pytest's summary says it
 GREEN, SOME_RED = 0, 1  # pytest's exit codes; any other one is no verdict of a test
@@ -89,9 +89,14 @@ def copied(root: Path) -> Iterator[Copy]:
 
 
 def run_tests(
-    copy: Copy, tests: Sequence[str], *, workers: int = 1, stop_at_first: bool = True
+    copy: Copy,
+    tests: Sequence[str],
+    *,
+    workers: int = 1,
+    stop_at_first: bool = True,
+    longest_s: float = LONGEST_S,
 ) -> Outcome:
-    """Run tests on a copy, in the order in which they are given."""
+    """Run tests on a copy; one worker runs them in the order in which they are given."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += [f"--override-ini=timeout={TEST_S}", f"--basetemp={copy.folder / '.places'}"]
     command += ["-x"] if stop_at_first else []
@@ -104,20 +109,24 @@ def run_tests(
             env={**own, "PYTHONPATH": str(copy.folder)},
             capture_output=True,
             text=True,
-            timeout=LONGEST_S,
+            timeout=longest_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Outcome(SOME_RED, [], f"no end within {LONGEST_S} s")
+        return Outcome(SOME_RED, [], f"no end within {longest_s:.0f} s")
     lines = [line for line in (done.stdout or done.stderr).splitlines() if line.strip()]
-    red = [line for line in lines if _RED.match(line)]
+    # What was red in its call says more than what went wrong behind it.
+    red = sorted(filter(_RED.match, lines), key=lambda line: line.startswith("ERROR"))
     return Outcome(done.returncode, red, lines[-1] if lines else "no word")
 
 
 def judge(project: Project, copy: Copy, guard: Guard) -> tuple[Verdict, str]:
     """What the tests say without the guard, and the line of theirs that says so."""
-    with copy.without(guard):
-        outcome = run_tests(copy, project.tests_to_run(guard))
+    try:
+        with copy.without(guard):
+            outcome = run_tests(copy, project.tests_to_run(guard))
+    except ValueError as error:
+        return Verdict.UNKNOWN, str(error)
     why = outcome.red[0] if outcome.red else outcome.last
     if outcome.code == GREEN:
         return Verdict.MISSED, why

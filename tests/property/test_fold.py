@@ -176,6 +176,7 @@ def test_a_fold_has_the_fewest_operations(state: State, step: Step) -> None:
             assert after.get(op.key) != told(state).get(op.key)
 
 
+@pytest.mark.slow
 @given(states(), steps())
 def test_growing_costs_the_growth(state: State, step: Step) -> None:
     """A list that only grew is told by its new items, a map by the keys that were written."""

@@ -50,7 +50,8 @@ def translate(error: psycopg.Error, url: str, *, waited_s: float = 0.0) -> RafEr
         waited_s: How long it was tried.
     """
     state = error.sqlstate or ""
-    said = " ".join(str(error).split()) or type(error).__name__
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    said = "; ".join(lines) or type(error).__name__
     if state == "55P03":
         return StoreBusyError(url, waited_s)
     if state in _FULL:

@@ -6,6 +6,7 @@ as it was written is `CorruptRecordError`.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -23,8 +24,9 @@ _KINDS = (Kind.CLAIM, Kind.COMMIT, Kind.JOURNAL)
 HEAD = (
     "ARRAY[s.number, s.epoch, s.position, s.commit_number, s.commit_position, s.journal_from,"
     " s.events, s.first_event, s.consumed, s.requests],"
-    " ARRAY[s.created_at, s.updated_at, s.lease_until, s.duration_s, $NOW],"
-    " ARRAY[s.id, s.nonce, s.summary, s.owner]"
+    " ARRAY[s.created_at, s.updated_at, s.lease_until, s.duration_s, $NOW, s.wake_at],"
+    " ARRAY[s.id, s.nonce, s.summary, s.owner, s.status,"
+    " encode(s.fingerprint, 'hex'), encode(s.queue, 'hex')]"
 )
 _SIZES = "coalesce(length(c.events), 0), coalesce(length(c.body), 0)"
 _CLEAR = (
@@ -69,6 +71,11 @@ def name_bytes(text: str) -> bytes:
 def name_text(data: bytes) -> str:
     """The name again."""
     return data.decode("utf-8", "surrogatepass")
+
+
+def column_text(status: str) -> str:
+    """A status as the column that is searched holds it; only the known ones are searched for."""
+    return status if status.isascii() and status.isprintable() else "?"
 
 
 def owner_text(owner: Owner) -> str:
@@ -128,11 +135,12 @@ def head_of(row: HeadRow, boot: float) -> Head:
         boot: The boot clock when it was asked.
 
     Raises:
-        CorruptRecordError: A text cannot be read.
+        CorruptRecordError: A text cannot be read, a time is none, or what workers search by is not
+            what the summary says.
     """
     _, epoch, *numbers = row.numbers
-    created_at, updated_at, lease_until, duration_s, now = row.times
-    session_id, nonce, summary, owner = row.texts
+    created_at, updated_at, lease_until, duration_s, now, wake_at = row.times
+    session_id, nonce, summary, owner, *searched = row.texts
     left = (lease_until or 0.0) - (now or 0.0)
     try:
         held = None
@@ -155,13 +163,33 @@ def head_of(row: HeadRow, boot: float) -> Head:
             first_event=numbers[5],
             consumed=numbers[6],
             requests=numbers[7],
-            created_at=created_at or 0.0,
-            updated_at=updated_at or 0.0,
-            summary=summary_of(summary or ""),
+            created_at=_time(created_at),
+            updated_at=_time(updated_at),
+            summary=_agreed(summary_of(summary or ""), wake_at, searched),
             held=held,
         )
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise CorruptRecordError(session_id or "", "of the session's row", str(error)) from error
+
+
+def _time(value: float | None) -> float:
+    if value is None or not math.isfinite(value):
+        raise ValueError(f"{value} is no time")
+    return value
+
+
+def _agreed(summary: Summary, wake_at: float | None, searched: Sequence[str | None]) -> Summary:
+    """The summary, if the columns beside it say the same: workers search by them."""
+    said = None if summary.wake_at is None else float(summary.wake_at)
+    told = {
+        "status": (column_text(summary.status), searched[0]),
+        "wake_at": (repr(said), repr(wake_at)),
+        "fingerprint": (name_bytes(summary.fingerprint).hex(), searched[1]),
+        "queue": (name_bytes(summary.queue).hex(), searched[2]),
+    }
+    if wrong := [name for name, (said_of, column) in told.items() if said_of != column]:
+        raise ValueError(f"the summary says another {', '.join(wrong)} than its column")
+    return summary
 
 
 def holder_of(owner: str) -> Owner:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from raf.store.model import Kind, Reading, Record, Request
-from raf.store.postgres.rows import CLAIM, JOURNAL, REQUEST, name_bytes, summary_text
-from raf.store.postgres.writes import column_text
+from raf.store.postgres.rows import CLAIM, JOURNAL, REQUEST, column_text, name_bytes, summary_text
 
 Step = tuple[str, dict[str, Any]]
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from raf.errors import LeaseLostError
 from raf.store.model import Commit, Lease
 from raf.store.order import check_follows
-from raf.store.postgres.rows import JOURNAL, Row, name_bytes, summary_text
+from raf.store.postgres.rows import JOURNAL, Row, column_text, name_bytes, summary_text
 
 # Arrays, one item for each commit of the group.
 _GIVEN_COMMITS = """given AS (
@@ -216,11 +216,6 @@ def commit_values(group: Sequence[CommitWrite]) -> dict[str, list[Any]]:
         "queue": [name_bytes(s.queue) for s in summaries],
         "summary": [write.summary for write in group],
     }
-
-
-def column_text(status: str) -> str:
-    """A status as the column that is searched holds it; only the known ones are searched for."""
-    return status if status.isascii() and status.isprintable() else "?"
 
 
 def append_values(group: Sequence[AppendWrite]) -> dict[str, list[Any]]:

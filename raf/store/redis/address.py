@@ -57,7 +57,7 @@ def parse(url: str) -> Address:
     """
     try:
         parts = urlsplit(url)
-        port = parts.port or PORT
+        port = PORT if parts.port is None else parts.port
         options = dict(
             parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         )
@@ -65,6 +65,10 @@ def parse(url: str) -> Address:
         raise ConfigurationError(f"redis: the URL does not read {_FORM}") from None
     database = parts.path.strip("/") or "0"
     if parts.scheme not in ("redis", "rediss") or not parts.hostname or parts.fragment:
+        raise ConfigurationError(f"redis: the URL does not read {_FORM}")
+    if port == 0:
+        raise ConfigurationError("redis: port is a number from 1 to 65535")
+    if "@" in parts.path + parts.query:  # it may end a password with a sign that was not escaped
         raise ConfigurationError(f"redis: the URL does not read {_FORM}")
     if not (database.isascii() and database.isdigit()):
         raise ConfigurationError("redis: the database behind the host is a number, as in /0")
@@ -78,7 +82,7 @@ def parse(url: str) -> Address:
         prefix=_prefix(options.pop("prefix", "raf")),
         durability=_durability(options.pop("durability", "check")),
         retry_s=_number("retry_s", options.pop("retry_s", "20"), 0, 3600),
-        pool=int(_number("pool", options.pop("pool", "8"), 1, 1000)),
+        pool=_pool(options.pop("pool", "8")),
         ca=options.pop("ca", ""),
     )
     if options:
@@ -98,6 +102,12 @@ def _durability(text: str) -> Durability:
         if text == name:
             return name  # type: ignore[no-any-return]
     raise ConfigurationError("redis: durability is check or strict")
+
+
+def _pool(text: str) -> int:
+    if re.fullmatch("[1-9][0-9]{0,2}|1000", text):
+        return int(text)
+    raise ConfigurationError("redis: pool is a whole number from 1 to 1000")
 
 
 def _number(name: str, text: str, least: float, most: float) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from raf.clock import Clock
-from raf.errors import RafError, StoreUnavailableError
+from raf.errors import RafError, StoreReplacedError, StoreUnavailableError
 from raf.store.redis.address import Address
 from raf.store.redis.greeting import Greeting, greet
 from raf.store.redis.link import Argument, Link
@@ -75,7 +75,8 @@ class Calls:
             unwanted: Finds the leases to give back when the caller was cancelled meanwhile.
 
         Raises:
-            StoreUnavailableError: As `Link.run`; or the server has lost this store's mark.
+            StoreUnavailableError: As `Link.run`.
+            StoreReplacedError: The server has lost this store's mark.
         """
         self._check_place()
         await self._settle()
@@ -94,7 +95,7 @@ class Calls:
             self._leave(call, unwanted)
             raise
         if reply[0] == b"swapped":
-            raise StoreUnavailableError(
+            raise StoreReplacedError(
                 self._url,
                 "the server came back without this store's data, or another took its place: "
                 "nothing was read or written; restore its data, or open the store anew",

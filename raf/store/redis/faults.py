@@ -4,6 +4,9 @@ Rules of this file: no error of `redis` reaches a caller; what may pass by itsel
 restarts, loads or is busy, a lost link) is told apart from what a person must mend.
 """
 
+import socket
+from urllib.parse import urlsplit
+
 import redis.exceptions as said
 
 from raf.errors import CorruptRecordError, RafError, StoreFullError, StoreUnavailableError
@@ -26,12 +29,20 @@ def is_lost_link(error: Exception) -> bool:
     return isinstance(error, _LINK) and not isinstance(error, _NOT_LINK)
 
 
+def never_left(error: Exception) -> bool:
+    """Whether no connection was made, so that nothing was sent."""
+    cause = error.__cause__ or error.__context__
+    return any(isinstance(one, (ConnectionRefusedError, socket.gaierror)) for one in (error, cause))
+
+
 def passes(error: Exception) -> bool:
     """Whether the same may succeed a moment later."""
     return is_lost_link(error) or first_word(error) in _PASSING
 
 
-def translate(error: Exception, url: str, *, session_id: str = "", waited_s: float = 0) -> RafError:
+def translate(
+    error: Exception, url: str, *, session_id: str = "", waited_s: float = 0, sent: bool = True
+) -> RafError:
     """The error that a caller gets.
 
     Args:
@@ -39,6 +50,7 @@ def translate(error: Exception, url: str, *, session_id: str = "", waited_s: flo
         url: The store, for the message.
         session_id: Whose operation failed; empty when it was nobody's.
         waited_s: How long it was tried again.
+        sent: Whether a try may have reached the server.
     """
     reason, word = _reason(error), first_word(error)
     if word in _FULL:
@@ -48,8 +60,13 @@ def translate(error: Exception, url: str, *, session_id: str = "", waited_s: flo
     if word == "READONLY":
         return StoreUnavailableError(url, f"it is a replica, name its primary: {reason}")
     if is_lost_link(error):
+        tried = f" (tried for {waited_s:.0f} s)" if waited_s >= 1 else ""
+        outcome = "whether it was done is open" if sent else "nothing was sent"
+        place = urlsplit(url).netloc
         return StoreUnavailableError(
-            url, f"no answer for {waited_s:.0f} s, whether it was done is open: {reason}"
+            url,
+            f"no answer{tried}, {outcome}: {reason}: check that the server runs at {place} and can "
+            "be reached",
         )
     return StoreUnavailableError(url, reason)
 

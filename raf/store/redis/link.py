@@ -7,6 +7,7 @@ Rules of this file:
 - Waiting for a server takes real time, whatever clock the store was given.
 """
 
+import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from raf.clock import SystemClock
+from raf.errors import ConfigurationError
 from raf.store.redis.address import Address
-from raf.store.redis.faults import is_lost_link, passes, translate
+from raf.store.redis.faults import is_lost_link, never_left, passes, translate
 from raf.store.redis.scripts import Script
 
 Argument = str | bytes | int | float
@@ -36,6 +38,7 @@ class Link:
         self._clock = SystemClock()
         tls: dict[str, Any] = {"connection_class": SSLConnection} if address.tls else {}
         if address.tls and address.ca:
+            _check_ca(address.ca)
             tls["ssl_ca_certs"] = address.ca
         self._pool = BlockingConnectionPool(
             max_connections=address.pool,
@@ -88,21 +91,24 @@ class Link:
             patient: Whether a server that cannot be reached is waited for.
 
         Raises:
-            StoreUnavailableError: No answer in `retry_s`; whether it was done is open.
+            StoreUnavailableError: No answer in `retry_s`; whether it was done is open, unless it says
+                that nothing was sent.
             StoreFullError: The server takes no more; nothing was done.
             CorruptRecordError: Keys of the session are not what was written.
         """
-        start, pause = self._clock.monotonic(), FIRST_PAUSE_S
+        start, pause, sent = self._clock.monotonic(), FIRST_PAUSE_S, False
         while True:
             try:
                 return await self._once(script, arguments)
             except (RedisError, OSError) as error:
                 waited = self._clock.monotonic() - start
+                sent = sent or not never_left(error)
                 hopeless = not passes(error) or (is_lost_link(error) and not patient)
                 if hopeless or waited + pause > self._address.retry_s:
                     url = self._address.url
-                    told = translate(error, url, session_id=session_id, waited_s=waited)
-                    raise told from error
+                    raise translate(
+                        error, url, session_id=session_id, waited_s=waited, sent=sent
+                    ) from error
             await self._clock.sleep(pause * (0.5 + self._clock.chance()))
             pause = min(2 * pause, LONGEST_PAUSE_S)
             arguments = arguments if again is None else again
@@ -113,3 +119,12 @@ class Link:
         except NoScriptError:  # the server is new, or it restarted: it ran nothing
             reply = await self.command("EVAL", script.text, 0, *arguments)
         return list(reply)
+
+
+def _check_ca(path: str) -> None:
+    # The client would tell of it as of a server that is away, and without the name.
+    try:
+        ssl.create_default_context(cafile=path)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"redis: the file ca={path} cannot be used: {why}") from error

@@ -135,13 +135,17 @@ def ring_of_environment() -> KeyRing | None:
     """The ring that `RAF_KEYS` holds or `RAF_KEY_FILE` names; None when neither is set.
 
     Raises:
-        ConfigurationError: Both are set, or the one that is cannot be read.
+        ConfigurationError: Both are set, or one is empty or cannot be read.
     """
     keys, path = os.environ.get(KEYS_VARIABLE), os.environ.get(KEY_FILE_VARIABLE)
-    if keys and path:
+    for variable, value in ((KEYS_VARIABLE, keys), (KEY_FILE_VARIABLE, path)):
+        if value is not None and not value.strip():
+            # A secret that did not arrive must not mean that records are written in clear.
+            raise ConfigurationError(f"{variable} is set and empty: set it, or unset it")
+    if keys is not None and path is not None:
         raise ConfigurationError(
             f"{KEYS_VARIABLE} and {KEY_FILE_VARIABLE} are both set: keep one of them"
         )
-    if path:
+    if path is not None:
         return KeyRing.from_file(path)
-    return KeyRing.from_env() if keys else None
+    return None if keys is None else KeyRing.from_env()

@@ -1,9 +1,23 @@
 """What `raf submit` and `raf worker` read from their words."""
 
-import pytest
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
-from raf.cli.working import _kept, _queues, _time
-from raf.errors import ConfigurationError
+import pytest
+import typer
+
+from raf.cli.exits import ExitCode
+from raf.cli.working import _kept, _queues, _time, submit, worker
+from raf.errors import ConfigurationError, StoreUnavailableError
+
+FLOW = "tests.unit.cli.sessions:flow"
+
+
+def damage(path: Path) -> None:
+    """Spoil the body of every record of a SQLite store."""
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE records SET body = x'00'")
 
 
 def test_queues_with_and_without_a_limit() -> None:
@@ -41,3 +55,24 @@ def test_what_goes_with_the_command_is_no_store() -> None:
     """Nobody could ever run what was left in it."""
     with pytest.raises(ConfigurationError, match="memory:"):
         _kept("memory:")
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "file"])
+def test_a_worker_makes_no_store(scheme: str, tmp_path: Path) -> None:
+    """A mistyped place is told, and nothing is made there."""
+    place = tmp_path / "typo"
+    with pytest.raises(StoreUnavailableError, match="nothing in that place"):
+        worker([FLOW], store=f"{scheme}:{place}", once=True)
+    assert not place.exists()
+
+
+def test_once_ends_with_the_code_of_what_was_put_aside(tmp_path: Path) -> None:
+    """A damaged session is left, so not all is done; with nothing left aside it is 0."""
+    url = f"sqlite:{tmp_path / 'raf.db'}"
+    for spoil, code in ((False, ExitCode.OK), (True, ExitCode.DAMAGED)):
+        submit(FLOW, text="fine", session=f"s-{code}", store=url)
+        if spoil:
+            damage(tmp_path / "raf.db")
+        with pytest.raises(typer.Exit) as left:
+            worker([FLOW], store=url, once=True)
+        assert left.value.exit_code == code

@@ -125,6 +125,24 @@ async def test_a_migration_is_made_once(stage: Stage) -> None:
         assert await engine.history("s") == history
 
 
+@pytest.mark.parametrize("target", ["nope", "other=x"])
+async def test_a_mapping_to_a_node_that_is_not_there(stage: Stage, target: str) -> None:
+    """Refused in a plan, a move and a fork alike; it names the node and those that there are."""
+    old = line("w", {"first": passes, "node": stage.gated}).build()
+    new = line("w", {"first": passes, "other": passes}).build()
+    await stage.stop(old)
+    told = f"leads 'node' to '{target}', but the new graph has no node so named; .*first, other"
+    async with stage.engine(new) as engine:
+        history = await engine.history("s")
+        with pytest.raises(MigrationRefusedError, match=told):
+            await engine.migrate("s", {"node": target}, reason=WHY)
+        with pytest.raises(MigrationRefusedError, match=told):
+            await engine.fork("s", "t", mapping={"node": target})
+        [planned] = await engine.plan_migration(mapping={"node": target})
+        assert (planned.verdict, len(planned.refusals)) == ("refused", 1)
+        assert await engine.history("s") == history
+
+
 async def test_what_has_no_place_is_named_and_nothing_is_written(stage: Stage) -> None:
     """Without a mapping the node is gone; with `drop` its message is a dead letter that holds it."""
     old = line("w", {"first": passes, "node": stage.gated}).build()

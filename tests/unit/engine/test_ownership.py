@@ -118,8 +118,12 @@ async def test_a_late_commit_of_a_replaced_owner_is_refused(place: str) -> None:
         assert (await heir.manager.verify("s")).intact
 
 
-async def test_a_replaced_owner_starts_no_effect() -> None:
-    """After its lease ran out an owner begins no outside action until a renewal succeeds."""
+@pytest.mark.parametrize("set_by", [0.0, -3600.0])
+async def test_a_replaced_owner_starts_no_effect(set_by: float) -> None:
+    """After its lease ran out an owner begins no outside action until a renewal succeeds.
+
+    Neither does one whose wall clock was set back meanwhile.
+    """
     clock, gate, ledger = ManualClock(), Gate(), Ledger()
     store = MemoryStore(clock=clock)
 
@@ -134,6 +138,7 @@ async def test_a_replaced_owner_starts_no_effect() -> None:
         task = asyncio.create_task(frozen.run(1, "s"))
         await gate.reached.wait()
         clock.advance(31)
+        clock.step_wall(set_by)
         await heir.run(1, "s")
         gate.open.set()
         with pytest.raises(LeaseLostError):

@@ -108,6 +108,18 @@ async def test_frames_that_are_missing_moved_or_doubled_are_found(tmp_path: Path
                 unpacked(b"".join(changed))
 
 
+async def test_whole_sessions_that_are_missing_or_moved_are_found(tmp_path: Path) -> None:
+    """Each session is whole alone: the end of the file tells of all of them, in their order."""
+    path, _ = await small_file(tmp_path)
+    begin, *frames, end = frames_of(path.read_bytes())
+    at = 1 + next(place for place, frame in enumerate(frames) if frame[5] == Content.SESSION_END)
+    one, two = frames[:at], frames[at:]
+    assert len(unpacked(b"".join([begin, *one, *two, end]))) == 2
+    for sessions in ([], one, two, [*two, *one]):
+        with pytest.raises(MisfitError):
+            unpacked(b"".join([begin, *sessions, end]))
+
+
 async def test_newer_and_foreign_files_are_refused_by_name(tmp_path: Path) -> None:
     """A later format says its number; what is no export says so."""
     path, _ = await small_file(tmp_path)

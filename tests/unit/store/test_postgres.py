@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from raf.errors import (
     CommitOrderError,
+    CorruptRecordError,
     LeaseLostError,
     SessionBusyError,
     StoreFullError,
@@ -282,6 +283,31 @@ async def test_any_text_of_a_summary_comes_back(store: PostgresStore) -> None:
     run = (await must_read(store, select=Select(run=odd))).run
     assert run is not None
     assert run.info.run_id == odd
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("status = 'completed'", "another status"),
+        ("fingerprint = 'x'", "another fingerprint"),
+        ("queue = 'x'", "another queue"),
+        ("wake_at = 5", "another wake_at"),
+        ("created_at = 'NaN'", "no time"),
+        ("updated_at = 'infinity'", "no time"),
+        ("summary = '[1]'", "no summary"),
+    ],
+)
+async def test_a_damaged_head(store: PostgresStore, damage: str, says: str) -> None:
+    """It is named in the error and listed as damaged, and its neighbours are untouched."""
+    for name in "st":
+        await new_session(store, name, commits=1)
+    execute(f"UPDATE {SCHEMA}.sessions SET {damage} WHERE id = 's'")
+    with pytest.raises(CorruptRecordError, match=says) as caught:
+        await store.read("s", Select())
+    assert caught.value.session_id == "s"
+    heads = await store.scan()
+    assert [head.session_id for head in heads] == ["s", "t"]
+    assert [head.summary.status for head in heads] == ["damaged", "running"]
 
 
 async def test_texts_that_no_id_holds(store: PostgresStore) -> None:

@@ -26,11 +26,18 @@ from raf.store.urls import open_store
         ("postgresql://h/db", "postgresql://h/db"),
         ("postgres://h/db", "postgresql://h/db"),
         ("POSTGRES://h/db", "postgresql://h/db"),
-        ("postgresql://u:se%40cret@h:5433/db", "postgresql://u@h:5433/db"),
-        ("postgresql://u:sec@ret@h/db", "postgresql://u@h/db"),
-        ("postgresql://u@h/db?password=secret&schema=mine", "postgresql://u@h/db?schema=mine"),
-        ("postgresql://u:secret@h1:1,h2:2/db", "postgresql://u@h1:1,h2:2/db"),
-        ("postgresql://u:@/db?host=/run/pg", "postgresql://u@/db?host=/run/pg"),
+        ("postgresql://u:se%40cret@h:5433/db", "postgresql://h:5433/db"),
+        ("postgresql://u:secret\u2100@h/db", "postgresql://h/db"),
+        ("postgresql://h/secret%20name", "postgresql://h"),
+        (
+            "postgresql://h/db?oauth_client_secret=secret&passfile=/p",
+            "postgresql://h/db?passfile=/p",
+        ),
+        ("postgresql://h/db?options=-c%20a%3Dsecret&application_name=a%26b", "postgresql://h/db"),
+        ("postgresql://[::1]:5/db?dbname=x", "postgresql://[::1]:5/db?dbname=x"),
+        ("postgresql://u@h/db?password=secret&schema=mine", "postgresql://h/db?schema=mine"),
+        ("postgresql://u:secret@h1:1,h2:2/db", "postgresql://h1:1,h2:2/db"),
+        ("postgresql://u:@/db?host=/run/pg", "postgresql:///db?host=/run/pg"),
         (
             "postgresql://h/db?sslpassword=secret&sslmode=require",
             "postgresql://h/db?sslmode=require",
@@ -59,16 +66,21 @@ def test_the_password_reaches_the_server_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("schema=", "schema ''"),
+        ("schema=", "this schema"),
         ("schema=A", "small letters"),
         ("schema=a-b", "small letters"),
-        ("schema=pg_raf", "schema 'pg_raf'"),
+        ("schema=pg_raf", "nor information_schema"),
         ("schema=information_schema", "information_schema"),
         ("schema=" + "x" * 64, "schema"),
         ("retry_s=soon", "retry_s"),
         ("retry_s=-1", "retry_s"),
         ("retry_s=nan", "retry_s"),
+        ("retry_s=secret", "retry_s"),
         ("connections=1", "connections"),
+        ("connections=2.9", "whole number"),
+        ("host=u:secret", "cannot be read"),
+        ("port=secret", "port is a number"),
+        ("password=%ff", "cannot be read"),
         ("nonsense", "do not read"),
         ("nonsense=1", "options of libpq"),
     ],
@@ -79,6 +91,43 @@ def test_wrong_options_are_refused(options: str, says: str) -> None:
         open_store(f"postgresql://u:secret@h/db?{options}")
     assert says in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "u:geh/eim@127.0.0.1/db",
+        "u:geh?eim@127.0.0.1/db",
+        "u:geh#eim@127.0.0.1/db",
+        "u:geh eim@127.0.0.1/db",
+        "u:geh?eim=geheim@127.0.0.1/db",
+        "u:gehe@im@127.0.0.1/db",
+        "u:geheim/db",
+        "u:geheim@h\u2100/db",
+        "u:gehe\udcffim@h/db",
+        "u:geheim%zz@h/db",
+        "u:geheim@[::1/db",
+        "[::1/db",
+        "h%40geheim/db",
+        "h/db?dbname=postgresql://u:geheim@h/db",
+        "h/db?dbname=postgresql%3A%2F%2Fu%3Ageheim%40h%2Fdb",
+        "h/password%3Dgeheim",
+    ],
+)
+def test_what_is_not_certain_is_refused(rest: str) -> None:
+    """A secret may stand anywhere in it, so nothing of the URL is repeated."""
+    with pytest.raises(ConfigurationError) as caught:
+        open_store(f"postgresql://{rest}")
+    said = f"{caught.value!r} {caught.value}"
+    assert not any(part in said for part in ("geh", "eim", "127.0.0.1", "::1"))
+    assert caught.value.__cause__ is None
+
+
+def test_a_plus_in_a_password_is_a_plus() -> None:
+    """As libpq reads it; the address shows it nowhere."""
+    address = address_of("postgresql://h/db?password=a+b")
+    assert conninfo_to_dict(address.conninfo)["password"] == "a+b"
+    assert "a+b" not in repr(address)
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +171,8 @@ def test_an_error_without_a_state() -> None:
     """A broken connection passes; a mistake of the caller does not."""
     assert is_passing(psycopg.OperationalError("server closed the connection"))
     assert not is_passing(psycopg.ProgrammingError("bad"))
+    told = translate(psycopg.OperationalError("Connection refused\n\tIs it running?\n"), "u")
+    assert "Connection refused; Is it running?: check that the server runs" in str(told)
     assert not is_passing(psycopg.DataError("bad"))
     assert is_starting(psycopg.OperationalError("FATAL:  the database system is starting up"))
     assert not is_starting(psycopg.OperationalError("Connection refused"))

@@ -62,6 +62,9 @@ def test_the_url(url: str, shown: str) -> None:
         ("redis://", "does not read"),
         ("redis://u:secret@h:port", "does not read"),
         ("redis://u:secret@h:70000", "does not read"),
+        ("redis://u:secret@h:0", "port is"),
+        ("redis://u:12/secret@h", "does not read"),
+        ("redis://u:12?secret=a@h", "does not read"),
         ("redis://u:secret@h/name", "database"),
         ("redis://u:secret@h?nonsense", "does not read"),
         ("redis://h?password=secret", "no option password"),
@@ -71,6 +74,7 @@ def test_the_url(url: str, shown: str) -> None:
         ("redis://h?retry_s=nan", "retry_s"),
         ("redis://h?retry_s=soon", "retry_s"),
         ("redis://h?pool=0", "pool"),
+        ("redis://h?pool=2.9", "whole number"),
     ],
 )
 def test_a_wrong_url(url: str, says: str) -> None:
@@ -78,6 +82,13 @@ def test_a_wrong_url(url: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
+
+
+async def test_a_ca_file_that_is_not_there(tmp_path: Path) -> None:
+    """The file is named, before the server is asked anything."""
+    store = open_store(f"rediss://h?ca={tmp_path}/none.pem")
+    with pytest.raises(ConfigurationError, match=r"none\.pem cannot be used: No such file"):
+        await store.open()
 
 
 def test_without_the_extra() -> None:

@@ -13,6 +13,7 @@ from raf.errors import (
     LeaseLostError,
     SessionBusyError,
     SessionExistsError,
+    StoreReplacedError,
     StoreUnavailableError,
 )
 from raf.store.model import Due, Kind, Select, Summary
@@ -122,7 +123,9 @@ async def test_a_server_that_is_gone_is_a_typed_error() -> None:
             ):
                 with pytest.raises(StoreUnavailableError, match="no answer"):
                     await use()
-            with pytest.raises(StoreUnavailableError):
+            place = server.url.removeprefix("redis://").partition("/")[0]
+            said = f"nothing was sent.*check that the server runs at {place}"
+            with pytest.raises(StoreUnavailableError, match=said):
                 await RedisStore(server.url).open()
             server.start()
             await pen.write()
@@ -181,7 +184,7 @@ async def test_a_server_that_forgot_everything() -> None:
                 lambda: store.renew([pen.lease]),
                 lambda: store.claim("s", live_owner(store.clock), lease_s=LEASE_S, create=True),
             ):
-                with pytest.raises(StoreUnavailableError, match="without this store's data"):
+                with pytest.raises(StoreReplacedError, match="without this store's data"):
                     await use()
             with server.client() as client:
                 assert client.dbsize() == 0

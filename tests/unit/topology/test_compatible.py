@@ -197,7 +197,7 @@ def test_a_name_that_another_takes_over_is_gone() -> None:
     ("mapping", "fault"),
     [
         ({"nobody": "first"}, "'nobody', which is not in the graph"),
-        ({"first": "nobody"}, "no node so named"),
+        ({"first": "nobody"}, "no node so named; it has: "),
         ({"first": "tail>body"}, "no node so named"),
         ({"tail>body": "first"}, "no loop so named"),
         ({"left+right>join": "x"}, "no barrier so named"),

@@ -164,6 +164,25 @@ def test_a_dataclass_becomes_a_model_by_an_upgrade_and_back() -> None:
     assert read(plain, data, version=2, upgrade={1: dict}) == plain(a=3)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_upgrade_gives_what_the_class_declares(kind: str) -> None:
+    """Else the node would meet a value that no code of today could have made."""
+    old, new = a_class(kind, title="", cents=0), a_class(kind, title="", cents=0)
+    new.__annotations__ = {"title": str, "cents": list[int]}
+    if kind == "model":
+        new = type("Thing", (BaseModel,), {"__annotations__": new.__annotations__})
+    data = stored(old, old(title="tea", cents=5))
+    good = read(new, data, version=2, upgrade={1: lambda f: {**f, "cents": [f["cents"]]}})
+    assert (good.title, good.cents) == ("tea", [5])
+    for fields, told in (
+        ({"title": 5, "cents": [5]}, r"thing: .* version 1 gave int for Thing\.title, .* str"),
+        ({"title": "", "cents": ["x"]}, r"gave list for Thing\.cents, .* list\[int\]"),
+        ({"title": object(), "cents": []}, r"gave object for Thing\.title"),
+    ):
+        with pytest.raises(UndecodableError, match=told):
+            read(new, data, version=2, upgrade={1: lambda _, fields=fields: fields})
+
+
 def test_all_that_a_model_holds_reaches_its_upgrade() -> None:
     """Extra and private values are among the data, and go where the new class has them."""
 
@@ -225,6 +244,8 @@ def test_members_of_enums_and_flags() -> None:
         ({"version": 2, "upgrade": {"1": dict}}, "from a version below 2"),
         ({"upgrade": {1: dict}}, "from a version below 1"),
         ({"version": 2, "upgrade": {1: 3}}, "is no function"),
+        ({"version": 2, "upgrade": [dict]}, "upgrade is a mapping .* not list"),
+        ({"version": 2, "upgrade": []}, "upgrade is a mapping .* not list"),
         ({"tag": "thing@2"}, "ends in a version"),
         ({"aliases": ("thing@2",)}, "ends in a version"),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from raf import Context, Worker
-from raf.errors import StoreUnavailableError
+from raf.errors import StoreReplacedError, StoreUnavailableError
 from raf.store.memory import MemoryStore
 from raf.store.model import Claimed, Due, Owner, Reading, Select
 from raf.testing import ManualClock
@@ -146,6 +146,43 @@ async def test_a_fault_of_a_listener_ends_nobody(caplog: pytest.LogCaptureFixtur
         assert "no listener" in caplog.text
 
 
+async def test_a_store_that_was_replaced_ends_the_worker() -> None:
+    """Asking again could not help: whoever looks after it begins it anew."""
+
+    class Replaced(MemoryStore):
+        async def claim_due(
+            self, owner: Owner, due: Due, *, lease_s: float, limit: int
+        ) -> list[Claimed]:
+            raise StoreReplacedError(self.url, "another took its place")
+
+    with pytest.raises(StoreReplacedError):
+        await Worker([TWO_STEPS], Replaced(), **QUICK).run()
+
+
+async def test_what_is_put_aside_is_told_to_the_caller() -> None:
+    """With the error; a listener that fails ends nobody."""
+    told: list[tuple[str, Exception]] = []
+
+    def listen(session_id: str, error: Exception) -> None:
+        told.append((session_id, error))
+        raise ValueError("no listener")
+
+    class Damaged(MemoryStore):
+        damaged = False
+
+        async def read(self, session_id: str, select: Select) -> Reading | None:
+            if self.damaged:
+                raise StoreUnavailableError(self.url, "a damaged page")
+            return await super().read(session_id, select)
+
+    store = Damaged()
+    async with running(TWO_STEPS, store) as engine:
+        await engine.submit(1, "s")
+        store.damaged = True
+        await Worker([TWO_STEPS], store, on_aside=listen).run(once=True)
+    assert [name for name, _ in told] == ["s"]
+
+
 # -- leases ----------------------------------------------------------------------------------------
 
 
@@ -241,3 +278,28 @@ async def test_it_asks_for_nothing_that_it_has_in_hand() -> None:
             gate.open.set()
             await stand(store, "completed")
         assert ledger["node"] == 1
+
+
+async def test_what_it_has_in_hand_counts_for_a_limit_without_a_lease() -> None:
+    """With its leases run out while it runs on, it takes no more of that queue than the limit."""
+    clock, ledger, gate = ManualClock(), Ledger(), Gate()
+    store = MemoryStore(clock=clock)
+
+    async def node(value: int) -> int:
+        ledger.note("node")
+        await gate.stop()
+        return value
+
+    workflow = line("w", {"node": node}).build()
+    async with running(workflow, store) as engine:
+        for name in ("a", "b", "c", "d"):
+            await engine.submit(1, name, queue="q")
+        queues = {"default": None, "q": 2}
+        async with at_work(Worker([workflow], store, queues=queues, **QUICK)) as worker:
+            await until(lambda: ledger["node"] == 2)
+            clock.advance(31)
+            await engine.submit(1, "other")
+            await time_passes(clock, lambda: ledger["node"] > 2)
+            assert worker.running == {"a", "b", "other"}
+            gate.open.set()
+            await time_passes(clock, lambda: not worker.running)

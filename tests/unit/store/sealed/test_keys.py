@@ -115,6 +115,19 @@ def test_the_environment_decides_for_the_command_line(
     assert isinstance(sealed_by_environment(store), SealedStore)
 
 
+@pytest.mark.parametrize("variable", ["RAF_KEYS", "RAF_KEY_FILE"])
+@pytest.mark.parametrize("value", ["", " \n"])
+def test_an_empty_variable_never_means_clear(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Set and empty is an error that names the variable: nothing is written unsealed."""
+    monkeypatch.delenv("RAF_KEYS", raising=False)
+    monkeypatch.delenv("RAF_KEY_FILE", raising=False)
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match=f"{variable} is set and empty"):
+        sealed_by_environment(MemoryStore())
+
+
 def test_without_the_extra_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the library is not installed, the error names the extra."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)

@@ -81,7 +81,8 @@ def judge_all(project: Project, guards: Sequence[Guard], *, workers: int) -> int
         )
         copies.put(copy)
         if before.code != 0:
-            print("\n".join(["all guards in place: RED", *(before.red or [before.last])]))
+            print(f"{before.said}\nall guards in place: RED")
+            print("\n".join(before.red or [before.last]))
             print(f"0 passed, {len(guards)} failed")
             return 1
         print(f"all guards in place: green ({before.last})", flush=True)

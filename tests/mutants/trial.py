@@ -42,11 +42,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How pytest ended: its exit code, the tests that were red, and its last line."""
+    """How pytest ended: its exit code, the tests that were red, its last line, and all it said."""
 
     code: int
     red: list[str]
     last: str
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def run_tests(
     lines = [line for line in (done.stdout or done.stderr).splitlines() if line.strip()]
     # What was red in its call says more than what went wrong behind it.
     red = sorted(filter(_RED.match, lines), key=lambda line: line.startswith("ERROR"))
-    return Outcome(done.returncode, red, lines[-1] if lines else "no word")
+    return Outcome(done.returncode, red, lines[-1] if lines else "no word", done.stdout)
 
 
 def judge(project: Project, copy: Copy, guard: Guard) -> tuple[Verdict, str]:

@@ -76,7 +76,7 @@ def test_file(tmp_path: Path) -> None:
         ("file:x?a=b", "no option a"),
         ("postgresql:u:secret@h/db", "postgresql://USER@HOST"),
         ("postgresql://u:secret@h/db?nonsense=1", "options of libpq"),
-        ("postgres://u:secret@h/db?schema=pg_x", "schema 'pg_x'"),
+        ("postgres://u:secret@h/db?schema=pg_x", "small letters"),
         ("redis://:secret@h/name", "database"),
     ],
 )

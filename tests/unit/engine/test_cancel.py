@@ -168,7 +168,7 @@ async def test_a_cancelled_run_is_not_started_again_by_its_retry(
 
     retry = RetryPolicy(attempts=5, backoff_s=backoff_s, max_backoff_s=backoff_s, jitter="none")
     workflow = line("w", {"node": node}, retry=retry).build()
-    async with running(workflow, store, lease_s=1e6) as engine:
+    async with running(workflow, store, lease_s=86_400) as engine:
         task = asyncio.create_task(engine.run(1, "s"))
         await until(lambda: clock.sleeping > 0)
         assert await engine.cancel("s") == "cancelled"

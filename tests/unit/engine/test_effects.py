@@ -529,7 +529,7 @@ async def test_time_is_equal_on_a_re_run_although_steps_were_gathered() -> None:
 
     workflow = line("w", {"a": slow, "b": slow, "node": node}).build()
     async with running(
-        workflow, MemoryStore(clock=clock), durability="exit", lease_s=1e6
+        workflow, MemoryStore(clock=clock), durability="exit", lease_s=86_400
     ) as engine:
         task = asyncio.create_task(engine.run(0, "s"))
         await gate.reached.wait()

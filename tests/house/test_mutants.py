@@ -12,7 +12,7 @@ import pytest
 from tests.house import tree
 from tests.mutants.__main__ import main
 from tests.mutants.guards import Guard, Project
-from tests.mutants.trial import Copy
+from tests.mutants.trial import SOME_RED, Copy, run_tests
 
 PROJECT = Project(tree.ROOT)
 PROMISES = [f"P{number}" for number in range(1, 15)]
@@ -81,6 +81,13 @@ def test_nobody() -> None:
 
 def test_red() -> None:
     assert share(6, 3) == 3
+"""
+HANG = """
+import threading
+
+
+def test_hang() -> None:
+    threading.Event().wait()
 """
 CLAIMS = """
 [promises]
@@ -166,6 +173,13 @@ def test_tests_that_are_red_before_prove_nothing(
     assert red == "all guards in place: RED"
     assert test.startswith("FAILED tests/test_share.py::test_red")
     assert last == "0 passed, 1 failed"
+
+
+def test_tests_that_do_not_end_are_ended(project: Path) -> None:
+    """Without a guard a program may hang: that is red, and nothing of it goes on."""
+    (project / "tests/test_hang.py").write_text(HANG, encoding="utf-8")
+    outcome = run_tests(Copy(project), ["tests/test_hang.py"], longest_s=0.5)
+    assert (outcome.code, outcome.last) == (SOME_RED, "no end within 0.5 s")
 
 
 def test_nothing_chosen_is_no_success(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

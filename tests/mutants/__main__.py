@@ -77,7 +77,7 @@ def judge_all(project: Project, guards: Sequence[Guard], *, workers: int) -> int
         copy = copies.get()
         print(f"all guards in place: {len(wanted)} tests ...", flush=True)
         before = run_tests(
-            copy, wanted, workers=workers, stop_at_first=False, longest_s=4 * LONGEST_S
+            copy, wanted, workers=workers, stop_at_first=False, longest_s=12 * LONGEST_S
         )
         copies.put(copy)
         if before.code != 0:

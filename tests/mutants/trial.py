@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,8 @@ COPIED = (
     "Makefile",
 )
 NOT_COPIED = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.pyc")
-LONGEST_S = 900  # all tests of one guard
+LONGEST_S = 300.0  # all tests of one guard
+GRACE_S = 10.0
 TEST_S = 60  # a test that hangs without the guard is red soon
 _RED = re.compile(r"(FAILED|ERROR) \S+\.py")  # as pytest's summary says it
 GREEN, SOME_RED = 0, 1  # pytest's exit codes; any other one is no verdict of a test
@@ -103,22 +105,34 @@ def run_tests(
     command += ["-x"] if stop_at_first else []
     command += ["-n", str(workers)] if workers > 1 else []
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    try:
-        done = subprocess.run(
-            [*command, *tests],
-            cwd=copy.folder,
-            env={**own, "PYTHONPATH": str(copy.folder)},
-            capture_output=True,
-            text=True,
-            timeout=longest_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return Outcome(SOME_RED, [], f"no end within {longest_s:.0f} s")
-    lines = [line for line in (done.stdout or done.stderr).splitlines() if line.strip()]
+    with subprocess.Popen(
+        [*command, *tests],
+        cwd=copy.folder,
+        env={**own, "PYTHONPATH": str(copy.folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            said, _ = running.communicate(timeout=longest_s)
+        except subprocess.TimeoutExpired:
+            _stop(running)
+            return Outcome(SOME_RED, [], f"no end within {longest_s:g} s")
+    lines = [line for line in said.splitlines() if line.strip()]
     # What was red in its call says more than what went wrong behind it.
     red = sorted(filter(_RED.match, lines), key=lambda line: line.startswith("ERROR"))
-    return Outcome(done.returncode, red, lines[-1] if lines else "no word", done.stdout)
+    return Outcome(running.returncode, red, lines[-1] if lines else "no word", said)
+
+
+def _stop(running: subprocess.Popen[str]) -> None:
+    """End pytest: first as a person would, so that it stops the servers it has started."""
+    running.send_signal(signal.SIGINT)
+    try:
+        running.communicate(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
 
 
 def judge(project: Project, copy: Copy, guard: Guard) -> tuple[Verdict, str]:

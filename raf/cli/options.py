@@ -1,6 +1,7 @@
 """The options that several commands share, each in one wording."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,6 +49,28 @@ MaybeReference = Annotated[
 ]
 Session = Annotated[
     str, typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False)
+]
+Input = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="INPUT",
+        help="The input: text, read as JSON where the start node takes no text.",
+        show_default=False,
+    ),
+]
+InputFile = Annotated[
+    Path | None,
+    typer.Option("--input-file", metavar="PATH", help="Take INPUT from a file; -: from a pipe."),
+]
+InputJson = Annotated[
+    str | None, typer.Option("--input-json", metavar="JSON", help="The input as JSON.")
+]
+NewSession = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="The session; a new one when left out."),
+]
+RunId = Annotated[
+    str, typer.Option("--run", metavar="ID", help="Names this run within the session.")
 ]
 WaitS = Annotated[
     float,

@@ -27,26 +27,43 @@ from raf.topology.workflow import Workflow
 KEEP_ALL = CheckpointConfig(max_checkpoints=2**62)
 
 
-def existing(url: str) -> Store:
-    """The store of a URL, for commands that make none; sealed if the environment holds keys.
+def store_of(url: str | Store) -> Store:
+    """The store of a URL, made if it is missing; sealed if the environment holds keys.
 
     Raises:
-        ConfigurationError: The URL names no store, or one that no other process can look into, or
-            the keys cannot be read.
+        ConfigurationError: The URL names no store, or the keys cannot be read.
+    """
+    return sealed_by_environment(open_store(url))
+
+
+def kept(url: str) -> Store:
+    """The same, for commands whose work another process goes on with.
+
+    Raises:
+        ConfigurationError: As `store_of`, or no other process can look into it.
+    """
+    if url.partition(":")[0].lower() == "memory":
+        raise ConfigurationError(
+            "memory: is gone with its process: name a store with --store or RAF_STORE"
+        )
+    return store_of(url)
+
+
+def existing(url: str) -> Store:
+    """The same, for commands that make none.
+
+    Raises:
+        ConfigurationError: As `kept`.
         StoreUnavailableError: There is nothing in that place.
     """
-    store = open_store(url)
+    store = kept(url)
     scheme, _, rest = url.partition(":")
-    if scheme.lower() == "memory":
-        raise ConfigurationError(
-            "memory: is gone with the process that filled it: name a store with --store or RAF_STORE"
-        )
     path = Path(rest.partition("?")[0])
     # Where the folder may not even be looked into, the store itself says so.
     if scheme.lower() in ("file", "sqlite") and not path.exists() and _can_look(path):
         why = "there is nothing in that place; name another with --store or RAF_STORE"
         raise StoreUnavailableError(store.url, why)
-    return sealed_by_environment(store)
+    return store
 
 
 def _can_look(path: Path) -> bool:

@@ -3,8 +3,6 @@
 import asyncio
 import shlex
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -16,7 +14,7 @@ from raf.cli.exits import ExitCode, code_of_status
 from raf.cli.inputs import read_input
 from raf.cli.jsonable import words
 from raf.cli.loading import load_workflow
-from raf.cli.places import existing
+from raf.cli.places import existing, store_of
 from raf.clock import SystemClock
 from raf.engine.engine import MAX_STEPS, WorkflowEngine
 from raf.engine.follow import follow
@@ -25,8 +23,6 @@ from raf.errors import ConfigurationError
 from raf.events import Event
 from raf.store.model import check_session_id
 from raf.store.port import Store
-from raf.store.sealed import sealed_by_environment
-from raf.store.urls import open_store
 from raf.topology.workflow import Workflow
 
 Call = Callable[[WorkflowEngine], Awaitable[RunResult]]
@@ -35,31 +31,12 @@ Call = Callable[[WorkflowEngine], Awaitable[RunResult]]
 def run(
     reference: options.Reference,
     *,
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="The input: text, read as JSON where the start node takes no text.",
-            show_default=False,
-        ),
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", help="The session; a new one when left out."),
-    ] = None,
-    run_id: Annotated[
-        str, typer.Option("--run", metavar="ID", help="Names this run within the session.")
-    ] = "main",
+    text: options.Input = None,
+    session: options.NewSession = None,
+    run_id: options.RunId = "main",
     store: options.Store = options.DEFAULT_STORE,
-    input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input-file", metavar="PATH", help="Take INPUT from a file; -: from a pipe."
-        ),
-    ] = None,
-    input_json: Annotated[
-        str | None, typer.Option("--input-json", metavar="JSON", help="The input as JSON.")
-    ] = None,
+    input_file: options.InputFile = None,
+    input_json: options.InputJson = None,
     max_steps: options.MaxSteps = None,
     durability: options.DurabilityOption = None,
     interval: options.Interval = "50",
@@ -138,7 +115,7 @@ class Opened:
         """The engine, not yet open."""
         return WorkflowEngine(
             self.workflow,
-            sealed_by_environment(open_store(self._store)),
+            store_of(self._store),
             checkpoints=self._checkpoints,
             durability=self._durability.value,
             max_steps=self._max_steps,

@@ -5,7 +5,6 @@ import logging
 import shlex
 from contextlib import AsyncExitStack
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,35 +15,20 @@ from raf.cli.draining import Ended, with_drain
 from raf.cli.exits import ExitCode, code_of_error
 from raf.cli.inputs import read_input
 from raf.cli.loading import load_workflow
-from raf.cli.places import existing
+from raf.cli.places import existing, kept
 from raf.cli.running import checkpoints_of
 from raf.engine.engine import LEASE_S, MAX_STEPS, WorkflowEngine
 from raf.engine.outcome import RunResult, Submitted
 from raf.errors import ConfigurationError, RafError
-from raf.store.port import Store
-from raf.store.sealed import sealed_by_environment
-from raf.store.urls import open_store
 from raf.worker.worker import CONCURRENCY, POLL_S, Worker
 
 
 def submit(
     reference: options.Reference,
     *,
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="The input: text, read as JSON where the start node takes no text.",
-            show_default=False,
-        ),
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", help="The session; a new one when left out."),
-    ] = None,
-    run_id: Annotated[
-        str, typer.Option("--run", metavar="ID", help="Names this run within the session.")
-    ] = "main",
+    text: options.Input = None,
+    session: options.NewSession = None,
+    run_id: options.RunId = "main",
     at: Annotated[
         str | None,
         typer.Option(
@@ -58,15 +42,8 @@ def submit(
         str, typer.Option("--queue", metavar="NAME", help="Which workers are to take it.")
     ] = "default",
     store: options.Store = options.DEFAULT_STORE,
-    input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input-file", metavar="PATH", help="Take INPUT from a file; -: from a pipe."
-        ),
-    ] = None,
-    input_json: Annotated[
-        str | None, typer.Option("--input-json", metavar="JSON", help="The input as JSON.")
-    ] = None,
+    input_file: options.InputFile = None,
+    input_json: options.InputJson = None,
     max_steps: options.MaxSteps = None,
     json: options.Json = False,
 ) -> None:
@@ -78,7 +55,7 @@ def submit(
     workflow = load_workflow(reference)
     value = read_input(workflow, text, input_file, input_json)
     when = None if at is None else _time(at)
-    place = _kept(store)
+    place = kept(store)
 
     async def main() -> Submitted:
         async with WorkflowEngine(workflow, place, max_steps=max_steps or MAX_STEPS) as engine:
@@ -197,13 +174,6 @@ def worker(
     ended = asyncio.run(main())
     if ended.by_signal is None:
         raise typer.Exit(max(aside.values(), default=ExitCode.OK))
-
-
-def _kept(url: str) -> Store:
-    """The store of a URL, which is made if it is not there."""
-    if url.partition(":")[0].lower() == "memory":
-        raise ConfigurationError("memory: is gone with this command: name a store with --store")
-    return sealed_by_environment(open_store(url))
 
 
 def _time(text: str) -> datetime:

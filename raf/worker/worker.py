@@ -26,6 +26,7 @@ from raf.errors import (
     LeaseLostError,
     RafError,
     SessionNotFoundError,
+    StoreClosedError,
     StoreError,
     StoreReplacedError,
 )
@@ -140,8 +141,8 @@ class Worker:
             On return no session is owned by this worker.
 
         Raises:
-            StoreError: The store cannot be opened, was replaced by another (only opening it anew
-                helps), or, with `once`, cannot be asked.
+            StoreError: The store cannot be opened, was closed or replaced by another (only opening
+                it anew helps), or, with `once`, cannot be asked.
         """
         if not self._over.is_set():
             raise ConfigurationError("this worker is at work already")
@@ -189,7 +190,7 @@ class Worker:
             try:
                 found = await self._take()
             except StoreError as error:
-                if once or isinstance(error, StoreReplacedError):
+                if once or isinstance(error, StoreReplacedError | StoreClosedError):
                     raise
                 await self._store_is_away(error)
                 continue

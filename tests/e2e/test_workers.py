@@ -178,9 +178,10 @@ async def test_a_worker_that_stood_still_is_replaced_and_goes_on(floor: Floor) -
         heir = floor.worker("slow", "--lease-s", "1")
         await floor.noted(lambda ledger: ledger["s waits"] == 2)
         floor.open()
-        before = (await stand(engine, "completed"))["s"]
+        await stand(engine, "completed")
         heir.send_signal(signal.SIGTERM)
         assert ended(heir).code == 0
+        before = (await heads(engine))["s"]  # released, too
         frozen.send_signal(signal.SIGCONT)
         await engine.submit(1, "t")
         found = await stand(engine, "completed")

@@ -34,6 +34,10 @@ class Pieces(Protocol):
         """Remove the row, the field or the item that holds it."""
         ...
 
+    def set_head(self, session: str, field: str, value: Any) -> None:
+        """Write a column or field of the session's head; an expression in Postgres."""
+        ...
+
 
 @cache
 def _admin() -> psycopg.Connection:
@@ -75,6 +79,9 @@ class Columns:
         table, _, number, at = piece
         where = f"WHERE session = %s AND {COLUMNS[table][0]} = %s"
         self._do(f"DELETE FROM $S.{table} {where}", number, at)
+
+    def set_head(self, session: str, field: str, value: Any) -> None:
+        self._do(f"UPDATE $S.sessions SET {field} = {value} WHERE id = %s", session)
 
 
 class Values:
@@ -120,6 +127,10 @@ class Values:
                 client.lrem(key, 1, b"gone")
             else:
                 client.hdel(key, at)
+
+    def set_head(self, session: str, field: str, value: Any) -> None:
+        with valkey.client_of(places.shared_valkey()) as client:
+            client.hset(self._key("head", session), field, value)
 
 
 def pieces_of(place: str) -> Pieces:

@@ -138,10 +138,8 @@ def reading_of(rows: Sequence[Row], select: Select, boot: float) -> Reading | No
     """
     if not rows:
         return None
-    head = head_of(HeadRow(*rows[0][-3:]), boot)
-    parts: dict[int, list[Row]] = {}
-    for row in rows[1:]:
-        parts.setdefault(row[0], []).append(row[_AT:-3])
+    row, parts = parts_of(rows)
+    head = head_of(row, boot)
 
     def records(part: int) -> tuple[Record, ...]:
         return tuple(record_of(row, head.session_id) for row in parts.get(part, ()))
@@ -164,6 +162,14 @@ def reading_of(rows: Sequence[Row], select: Select, boot: float) -> Reading | No
         log=records(LOG),
         inbox=requests(INBOX),
     )
+
+
+def parts_of(rows: Sequence[Row]) -> tuple[HeadRow, dict[int, list[Row]]]:
+    """The head's columns, and the columns of each part that was selected."""
+    parts: dict[int, list[Row]] = {}
+    for row in rows[1:]:
+        parts.setdefault(row[0], []).append(row[_AT:-3])
+    return HeadRow(*rows[0][-3:]), parts
 
 
 def _whole(

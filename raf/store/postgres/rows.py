@@ -46,6 +46,8 @@ REQUEST = (
     " 0, 0, r.kind, r.body"
 )
 
+SEARCHED = ("wake_at", "status", "fingerprint", "queue")
+
 _OWNER = tuple(field.name for field in fields(Owner))
 _SUMMARY = tuple(field.name for field in fields(Summary))
 _SUMMARY_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -180,16 +182,18 @@ def _time(value: float | None) -> float:
 
 def _agreed(summary: Summary, wake_at: float | None, searched: Sequence[str | None]) -> Summary:
     """The summary, if the columns beside it say the same: workers search by them."""
-    said = None if summary.wake_at is None else float(summary.wake_at)
-    told = {
-        "status": (column_text(summary.status), searched[0]),
-        "wake_at": (repr(said), repr(wake_at)),
-        "fingerprint": (name_bytes(summary.fingerprint).hex(), searched[1]),
-        "queue": (name_bytes(summary.queue).hex(), searched[2]),
-    }
-    if wrong := [name for name, (said_of, column) in told.items() if said_of != column]:
+    said, texts = searched_by(summary)
+    pairs = zip(SEARCHED, (repr(said), *texts), (repr(wake_at), *searched), strict=True)
+    if wrong := [name for name, told, column in pairs if told != column]:
         raise ValueError(f"the summary says another {', '.join(wrong)} than its column")
     return summary
+
+
+def searched_by(summary: Summary) -> tuple[float | None, list[str]]:
+    """What the columns that workers search by hold of a summary, as `HEAD` shows them."""
+    wake_at = None if summary.wake_at is None else float(summary.wake_at)
+    names = (name_bytes(name).hex() for name in (summary.fingerprint, summary.queue))
+    return wake_at, [column_text(summary.status), *names]
 
 
 def holder_of(owner: str) -> Owner:

@@ -35,6 +35,7 @@ from raf.store.model import (
     Owner,
     Reading,
     Request,
+    Salvage,
     Select,
     check_session_id,
 )
@@ -45,7 +46,8 @@ from raf.store.postgres.database import Database
 from raf.store.postgres.groups import Groups
 from raf.store.postgres.leases import lease_values
 from raf.store.postgres.owners import Owners
-from raf.store.postgres.rows import request_of
+from raf.store.postgres.rows import Row, request_of
+from raf.store.postgres.salvage import ALL, salvage_of
 from raf.store.postgres.statement import Statements
 
 T = TypeVar("T")
@@ -265,10 +267,19 @@ class PostgresStore(Store):
     async def read(self, session_id: str, select: Select) -> Reading | None:
         check_session_id(session_id)
         await self._ready([session_id])
+        rows, boot = await self._read(session_id, select)
+        return reads.reading_of(rows, select, boot)
+
+    async def salvage(self, session_id: str) -> Salvage | None:
+        check_session_id(session_id)
+        await self._ready([session_id])
+        return salvage_of(*await self._read(session_id, ALL))
+
+    async def _read(self, session_id: str, select: Select) -> tuple[list[Row], float]:
+        """The server's answer, and the boot clock when it was asked."""
         statement, values = reads.statement(session_id, select)
         boot = self.clock.boot()
-        rows = await self._do(self._database.ask(statement, values))
-        return reads.reading_of(rows, select, boot)
+        return await self._do(self._database.ask(statement, values)), boot
 
     async def request(self, session_id: str, request_id: str, kind: str, body: bytes) -> Request:
         check_session_id(session_id)

@@ -15,6 +15,7 @@ what it needs of them with a pattern:
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any
 
 from raf.errors import CorruptRecordError
@@ -118,6 +119,24 @@ def head_of(session_id: str, flat: Sequence[bytes], here: Here) -> Head:
     """The head of its fields and values in turn.
 
     Raises:
+        CorruptRecordError: A field is missing or cannot be read, or what the lists of a worker go by
+            is not what the summary says.
+    """
+    head = parsed_head(session_id, flat, here)
+    row = dict(zip(flat[::2], flat[1::2], strict=True))
+    queue, fingerprint, _, wish = due_fields(head.summary, head.updated_at)
+    told = {b"queue": queue, b"fingerprint": fingerprint, b"wants": wish.encode()}
+    wrong = [name.decode() for name, value in told.items() if row.get(name) != value]
+    if head.commit >= 0 and wrong:
+        why = f"the summary says another {', '.join(wrong)}"
+        raise CorruptRecordError(session_id, "of the session's head", why)
+    return head
+
+
+def parsed_head(session_id: str, flat: Sequence[bytes], here: Here) -> Head:
+    """The same, each field taken at its word.
+
+    Raises:
         CorruptRecordError: A field is missing or cannot be read.
     """
     row = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -134,13 +153,20 @@ def head_of(session_id: str, flat: Sequence[bytes], here: Here) -> Head:
             first_event=int(row[b"first_event"]),
             consumed=int(row[b"consumed"]),
             requests=int(row[b"requests"]),
-            created_at=float(row[b"created_at"]),
-            updated_at=float(row[b"updated_at"]),
+            created_at=_time(row[b"created_at"]),
+            updated_at=_time(row[b"updated_at"]),
             summary=_summary(row[b"summary"]) if b"summary" in row else Summary(),
             held=_held(row, here) if b"owner" in row else None,
         )
     except _PARSING as error:
         raise CorruptRecordError(session_id, "of the session's head", repr(error)) from error
+
+
+def _time(data: bytes) -> float:
+    value = float(data)
+    if not isfinite(value):
+        raise ValueError(f"{value} is no time")
+    return value
 
 
 def _held(row: dict[bytes, bytes], here: Here) -> Held:

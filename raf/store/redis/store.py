@@ -12,6 +12,7 @@ any more is given back.
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from raf.clock import Clock, utc_text
 from raf.errors import (
@@ -34,6 +35,7 @@ from raf.store.model import (
     Owner,
     Reading,
     Request,
+    Salvage,
     Select,
     check_session_id,
 )
@@ -45,6 +47,7 @@ from raf.store.redis.address import parse
 from raf.store.redis.calls import Calls, Reply
 from raf.store.redis.link import Argument
 from raf.store.redis.rows import name_bytes
+from raf.store.redis.salvage import salvage_of
 
 
 class RedisStore(Store):
@@ -300,6 +303,17 @@ class RedisStore(Store):
         return rows.request_of(reply[1], session_id)
 
     async def read(self, session_id: str, select: Select) -> Reading | None:
+        reply = await self._read(session_id, select)
+        if reply is None:
+            return None
+        return rows.reading_of(session_id, reply, select, self._calls.here)
+
+    async def salvage(self, session_id: str) -> Salvage | None:
+        reply = await self._read(session_id, Select(log=True, inbox=True))
+        return None if reply is None else salvage_of(session_id, reply, self._calls.here)
+
+    async def _read(self, session_id: str, select: Select) -> Sequence[Any] | None:
+        """The parts that the script `read` answers; None when there is no such session."""
         check_session_id(session_id)
         after = select.events_after
         reply = await self._calls.ask(
@@ -313,9 +327,7 @@ class RedisStore(Store):
             *(int(select.log), int(select.inbox)),
             session_id=session_id,
         )
-        if reply[0] == b"missing":
-            return None
-        return rows.reading_of(session_id, reply[1:], select, self._calls.here)
+        return None if reply[0] == b"missing" else reply[1:]
 
     async def scan(self, *, after: str = "", limit: int = 1000) -> list[Head]:
         reply = await self._calls.ask(scripts.SCAN, name_bytes(after), max(0, limit))

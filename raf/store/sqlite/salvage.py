@@ -5,11 +5,10 @@ own row each column is judged alone, and what cannot be read is as in a session 
 """
 
 import sqlite3
-from collections.abc import Callable
-from typing import TypeVar
 
 from raf.errors import CorruptRecordError
 from raf.store.model import Kind, Reading, Salvage
+from raf.store.salvage import readable
 from raf.store.sqlite.rows import (
     HEAD,
     RECORD,
@@ -21,8 +20,6 @@ from raf.store.sqlite.rows import (
     request_of,
     session_row,
 )
-
-Value = TypeVar("Value")
 
 _FIND = f"SELECT {HEAD} FROM sessions WHERE id = ?"  # noqa: S608
 _LOG = f"SELECT {RECORD} FROM records WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608
@@ -40,7 +37,7 @@ def salvage(connection: sqlite3.Connection, session_id: str) -> Salvage | None:
     damaged: list[CorruptRecordError] = []
     session = _session(row, damaged)
     head, span = session.head, (key_of(session.number, 0), key_of(session.number, _LAST))
-    records = _readable(connection.execute(_LOG, span), record_of, session_id, damaged)
+    records = readable(connection.execute(_LOG, span), record_of, session_id, damaged)
     inbox = connection.execute(_INBOX, (session.number,))
     reading = Reading(
         head=head,
@@ -49,7 +46,7 @@ def salvage(connection: sqlite3.Connection, session_id: str) -> Salvage | None:
             for record in records
             if record.info.kind is Kind.COMMIT or record.info.position > head.journal_from
         ),
-        inbox=tuple(_readable(inbox, request_of, session_id, damaged)),
+        inbox=tuple(readable(inbox, request_of, session_id, damaged)),
     )
     return Salvage(session=reading, damaged=tuple(damaged))
 
@@ -68,18 +65,3 @@ def _session(row: Row, damaged: list[CorruptRecordError]) -> SessionRow:
             continue
         known = alone
     return session_row(known)
-
-
-def _readable(
-    rows: sqlite3.Cursor,
-    read: Callable[[Row, str], Value],
-    session_id: str,
-    damaged: list[CorruptRecordError],
-) -> list[Value]:
-    found: list[Value] = []
-    for row in rows:
-        try:
-            found.append(read(row, session_id))
-        except CorruptRecordError as error:
-            damaged.append(error)
-    return found

@@ -1,13 +1,14 @@
 """Emptied, flipped, lost and foreign rows and values on a server: the right answer or a named error."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raf import WorkflowEngine
 from raf.errors import CheckpointError, CorruptRecordError, RafError
 from tests.servers.pieces import Piece, Pieces, pieces_of
-from tests.servers.places import SERVERS_ONLY
+from tests.servers.places import SERVERS_ONLY, backend_of
 from tests.unit.checkpoint.test_torn_records import (
     CONFIG,
     World,
@@ -76,10 +77,7 @@ async def test_the_right_answer_or_an_error_that_names_it(place: str, how: str, 
 async def test_every_piece_can_be_repaired(
     place: str, tmp_path: Path, how: str, every: int
 ) -> None:
-    """Each record emptied or lost: repaired the session verifies, resumes, and ends right.
-
-    Not where the store's own frame is damaged in Redis: that is refused by name, and nothing is written.
-    """
+    """Each record emptied or lost: repaired the session verifies, resumes, and ends right."""
     await live(place)
     count = len(pieces_of(place).of("s"))
     world = World()
@@ -93,12 +91,37 @@ async def test_every_piece_can_be_repaired(
             pieces, backup = pieces_of(place), tmp_path / f"{number}.raf"
             piece = pieces.of("s")[number]
             harm(pieces, piece, how)
-            if ":commit:" in str(piece[0]) or (is_frame(piece) and how == "emptied"):
-                with pytest.raises(CorruptRecordError, match="'s'"):
-                    await engine.manager.repair("s", apply=True, reason="torn", backup=backup)
-                assert not backup.exists()
-            else:
-                await repaired(engine, backup)
+            await repaired(engine, backup)
+
+
+HEADS: dict[str, list[tuple[str, Any]]] = {
+    "postgres": [
+        ("summary", "'{'"), ("created_at", "'NaN'"), ("status", "'completed'"), ("wake_at", "'inf'"),
+    ],
+    "redis": [("summary", b"{"), ("created_at", b"nan?"), ("events", b"x"), ("journal_from", b""), ("queue", b"x"), ("wants", b"never")],
+}  # fmt: skip
+
+
+@SERVERS_ONLY
+async def test_a_damaged_head_is_listed_and_repaired(place: str, tmp_path: Path) -> None:
+    """It ends no list, no read answers from it, and a repair makes it whole again."""
+    world = World()
+    pieces = pieces_of(place)
+    async with WorkflowEngine(workflow(world), place, checkpoints=CONFIG) as engine:
+        for field, value in HEADS[backend_of(place)]:
+            world.mended = False
+            await live(place)
+            world.mended = True
+            pieces.set_head("s", field, value)
+            heads = {head.session_id: head async for head in engine.manager.heads()}
+            assert heads["s"].summary.status == "damaged", field
+            assert heads["other"].summary.status != "damaged"
+            with pytest.raises(CorruptRecordError, match="'s'"):
+                await engine.resume("s")
+            assert not (await engine.manager.verify("s")).intact
+            await repaired(engine, tmp_path / f"{field}.raf")
+            await engine.delete("s")
+            await engine.delete("other")
 
 
 @SERVERS_ONLY

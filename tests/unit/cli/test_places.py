@@ -26,7 +26,7 @@ def test_looking_makes_no_store(scheme: str, tmp_path: Path) -> None:
 
 def test_memory_is_nobody_elses() -> None:
     """A store in memory cannot hold what another process left."""
-    with pytest.raises(ConfigurationError, match="gone with the process"):
+    with pytest.raises(ConfigurationError, match="gone with its process"):
         existing("memory:")
 
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from raf.cli.exits import ExitCode
-from raf.cli.working import _kept, _queues, _time, submit, worker
+from raf.cli.working import _queues, _time, submit, worker
 from raf.errors import ConfigurationError, StoreUnavailableError
 
 FLOW = "tests.unit.cli.sessions:flow"
@@ -54,7 +54,7 @@ def test_a_time_is_one_moment(text: str) -> None:
 def test_what_goes_with_the_command_is_no_store() -> None:
     """Nobody could ever run what was left in it."""
     with pytest.raises(ConfigurationError, match="memory:"):
-        _kept("memory:")
+        submit(FLOW, text="1", store="memory:")
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "file"])

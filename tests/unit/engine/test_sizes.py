@@ -49,7 +49,7 @@ async def passes_bytes(value: bytes) -> bytes:
 
 @ALL_SLOW
 async def test_ten_thousand_requests(place: str) -> None:
-    """An inbox that was filled while a node ran is consumed whole, in order, at the next step."""
+    """An inbox that was filled while a node ran is consumed whole, in order."""
     # The file store syncs each of them by itself, and a slow disk takes a while for so many.
     count, gate = 2_000 if backend_of(place) == "file" else 10_000, Gate()
 
@@ -68,6 +68,8 @@ async def test_ten_thousand_requests(place: str) -> None:
             )
         gate.open.set()
         assert (await task).outputs == [1]
+        # The last ones may have come after the engine's last look: then the next run takes them.
+        assert (await engine.run(1, "s", run_id="next")).outputs == [1]
         reading = await store.read("s", Select(requests=True, inbox=True))
         assert reading is not None
         assert [request.seq for request in reading.inbox] == list(range(1, count + 1))
@@ -77,7 +79,6 @@ async def test_ten_thousand_requests(place: str) -> None:
             (),
         )
         assert (await engine.manager.verify("s")).intact
-        assert (await engine.run(1, "s", run_id="next")).outputs == [1]
 
 
 async def notes(ctx: Context, value: int) -> int:

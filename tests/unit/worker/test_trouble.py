@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from raf import Context, Worker
-from raf.errors import StoreReplacedError, StoreUnavailableError
+from raf.errors import (
+    StoreClosedError,
+    StoreError,
+    StoreReplacedError,
+    StoreUnavailableError,
+)
 from raf.store.memory import MemoryStore
 from raf.store.model import Claimed, Due, Owner, Reading, Select
 from raf.testing import ManualClock
@@ -146,17 +151,22 @@ async def test_a_fault_of_a_listener_ends_nobody(caplog: pytest.LogCaptureFixtur
         assert "no listener" in caplog.text
 
 
-async def test_a_store_that_was_replaced_ends_the_worker() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [StoreReplacedError("memory:", "another took its place"), StoreClosedError("memory:")],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_store_that_only_opening_helps_ends_the_worker(error: StoreError) -> None:
     """Asking again could not help: whoever looks after it begins it anew."""
 
-    class Replaced(MemoryStore):
+    class Gone(MemoryStore):
         async def claim_due(
             self, owner: Owner, due: Due, *, lease_s: float, limit: int
         ) -> list[Claimed]:
-            raise StoreReplacedError(self.url, "another took its place")
+            raise error
 
-    with pytest.raises(StoreReplacedError):
-        await Worker([TWO_STEPS], Replaced(), **QUICK).run()
+    with pytest.raises(type(error)):
+        await Worker([TWO_STEPS], Gone(), **QUICK).run()
 
 
 async def test_what_is_put_aside_is_told_to_the_caller() -> None:

@@ -2,19 +2,20 @@
 #   PYTHON=/path/to/python   which Python makes the environment (else the newest known one found)
 #   VENV=dir                 where the environment is (.venv)
 #   CONSTRAINTS=file         exact versions to install, as CI does
-#   JOBS=n                   test processes side by side
+#   JOBS=n                   test processes side by side (they wait more than they compute)
 #   TESTS="paths or options" what `make test` runs
 #   SECONDS=n                how long `make fuzz` looks, in all (60)
 #   DOC=file                 the document that `make demo` works on
 
 SHELL := /bin/sh
 VENV ?= .venv
-JOBS ?= 2
+JOBS ?= 4
 TESTS ?= tests
 SECONDS ?= 60
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 PYTEST := $(PY) -m pytest
+SIDE_BY_SIDE := -n $(JOBS) --dist worksteal
 # The stamps are the installed state: made anew when pyproject.toml changes.
 READY_TO_RUN := $(VENV)/.raf-run
 READY_TO_WORK := $(VENV)/.raf-work
@@ -36,10 +37,10 @@ check: $(READY_TO_WORK)  ## format, lint, types, floors, spelling
 	$(BIN)/codespell
 
 test: $(READY_TO_WORK)  ## the tests of every day, some minutes on two cores
-	$(PYTEST) $(TESTS) -n $(JOBS) -m "not slow and not browser"
+	$(PYTEST) $(TESTS) $(SIDE_BY_SIDE) -m "not slow and not browser"
 
 test-all: $(READY_TO_WORK)  ## every test; crash campaigns at their short length
-	$(PYTEST) -n $(JOBS)
+	$(PYTEST) $(SIDE_BY_SIDE) --hypothesis-profile=medium
 
 crash: $(READY_TO_WORK)  ## the long crash campaigns
 	$(PYTEST) tests/crash --campaign=long

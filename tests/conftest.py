@@ -17,12 +17,13 @@ pytest.register_assert_rewrite("raf.testing.store_suite")
 # campaigns draw new ones.
 settings.register_profile(
     "small",
-    max_examples=50,
+    max_examples=20,
     deadline=None,
     print_blob=True,
     derandomize=bool(os.environ.get("CI")),
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of the code
 )
+settings.register_profile("medium", settings.get_profile("small"), max_examples=50)
 settings.register_profile(
     "large",
     max_examples=2_000,

@@ -136,7 +136,7 @@ async def claim_again(hand: Hand, number: int) -> None:
     ("code", "late"),
     [
         pytest.param(errno.EIO, False, id="EIO", marks=pytest.mark.slow),
-        pytest.param(errno.EIO, True, id="EIO after the work"),
+        pytest.param(errno.EIO, True, id="EIO after the work", marks=pytest.mark.slow),
         pytest.param(errno.ENOSPC, False, id="ENOSPC", marks=pytest.mark.slow),
     ],
 )
@@ -196,9 +196,16 @@ async def points() -> dict[str, int]:
 
 
 POINTS = asyncio.run(points())
+EVERY_DAY = {f"store.file.{at}" for at in ("commit.put.after", "fsync.after", "link.after")}
 
 
-@pytest.mark.parametrize("point", sorted(POINTS))
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(point, marks=() if point in EVERY_DAY else pytest.mark.slow)
+        for point in sorted(POINTS)
+    ],
+)
 async def test_sigkill_at_every_failpoint(tmp_path: Path, campaign: str, point: str) -> None:
     """A process killed at a failpoint leaves what it acknowledged, and its session free to take."""
     views = await told()

@@ -27,6 +27,7 @@ def start(mode: str, path: Path | str, name: str, **environment: str) -> subproc
     )
 
 
+@pytest.mark.slow
 async def test_five_processes_at_full_speed(tmp_path: Path) -> None:
     """Nobody sees a locked database, no commit is lost, and one at a time owns a session."""
     path = tmp_path / "runs.db"

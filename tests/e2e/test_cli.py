@@ -112,7 +112,7 @@ def test_a_limited_run_pauses(shell: Shell) -> None:
         (("run", "flows:flow", "x", "--interval", "0"), "--interval"),
         (("run", "flows:flow", "x", "--session", ""), "1 to 512 characters"),
         (("run", "flows:flow", "x", "--store", "nosql:x"), "names no store"),
-        (("sessions", "--store", "memory:"), "gone with the process"),
+        (("sessions", "--store", "memory:"), "gone with its process"),
         (("sessions", "--status", "fine"), "is none of"),
     ],
 )

@@ -22,6 +22,9 @@ import pytest
 
 from tests.house import tree
 
+# The whole suite is collected in a process of its own, which a busy machine takes its time for.
+pytestmark = pytest.mark.timeout(600)
+
 CLAIMS = Path("tests/claims.toml")
 NOT_RUN = {"skip", "xfail"}
 

@@ -202,7 +202,12 @@ class CheckpointManager:
         Raises:
             SessionNotFoundError: There is no such session.
             EventsGoneError: Events after that number were pruned.
+            ConfigurationError: A number is none, or is negative.
         """
+        for name, number in (("after", after), ("limit", limit)):
+            if type(number) is not int or number < 0:
+                what = "is a whole number of 0 or more"
+                raise ConfigurationError(f"{name} {what}, not {number!r:.80}")
         select = Select(events_after=after, events_limit=limit)
         reading = await self.store.read(check_session_id(session_id), select)
         if reading is None:
@@ -215,6 +220,8 @@ class CheckpointManager:
 
     async def run_record(self, session_id: str, run_id: str) -> StoredEvent | None:
         """The outcome that finished a run of the session; None when no finished run has that id."""
+        if type(run_id) is not str:
+            raise ConfigurationError(f"a run is named by text, not {run_id!r:.80}")
         reading = await self.store.read(check_session_id(session_id), Select(run=run_id))
         if reading is None or reading.run is None:
             return None

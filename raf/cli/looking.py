@@ -36,6 +36,7 @@ STATUSES = frozenset(
         "completed",
         "cancelled",
         "failed",
+        "damaged",
     }
 )
 

@@ -195,6 +195,8 @@ def _queues(words: list[str]) -> dict[str, int | None]:
         name, told, limit = word.partition("=")
         if told and not (limit.isascii() and limit.isdigit()):
             raise ConfigurationError(f"--queue {word!r:.80}: the limit is a number of 1 or more")
+        if name in found:
+            raise ConfigurationError(f"--queue {name!r:.80} is given twice: which limit holds?")
         found[name] = int(limit) if told else None
     return found
 

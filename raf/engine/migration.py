@@ -146,8 +146,8 @@ def plan_migration(
         drop: Old names whose things may be lost where they have no place.
     """
     names, edges = Renaming(saved, workflow.topology, mapping), Edges.of(workflow)
-    if names.faults:
-        return Migration(refusals=names.faults)
+    if faults := names.faults + names.unknown(drop):
+        return Migration(refusals=faults)
     move = _Move(names, snapshot, frozenset(drop))
     move.messages()
     move.barriers()

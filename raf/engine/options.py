@@ -5,7 +5,7 @@ Rules of this file: a limit that could never be met, or that would never end, is
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -76,7 +76,7 @@ def check_mapping(mapping: Any, drop: Any) -> dict[str, str]:
         type(part) is not str or not part for pair in names.items() for part in pair
     ):
         raise ConfigurationError(f"mapping leads old names to new ones, not {mapping!r:.80}")
-    if isinstance(drop, str) or any(type(name) is not str for name in drop):
+    if isinstance(drop, str) or not isinstance(drop, Collection) or {*map(type, drop)} - {str}:
         raise ConfigurationError(f"drop is a collection of names, not {drop!r:.80}")
     return dict(names)
 

@@ -114,7 +114,10 @@ def _parts(scheme: str, what: str, rest: str) -> tuple[str, dict[str, str]]:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
         raise ConfigurationError(f"{scheme}: the options {query!r} do not read a=b&c=d") from error
-    return path, dict(pairs)
+    options = dict(pairs)
+    if len(options) < len(pairs):
+        raise ConfigurationError(f"{scheme}: an option is given twice in {query!r}")
+    return path, options
 
 
 def _refuse_unknown(scheme: str, options: dict[str, str]) -> None:

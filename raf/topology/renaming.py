@@ -73,6 +73,15 @@ class Renaming:
         barriers = {name: self._barrier_id(edge) for name, edge in self.old.barriers.items()}
         self._barriers = self._known(barriers, self.new.barriers)
 
+    def unknown(self, drop: Collection[str]) -> tuple[str, ...]:
+        """What is wrong with old names that are to be dropped, in words."""
+        there = self.old.those(self.old.by_kind)
+        return tuple(
+            f"drop names {name!r}, which is not in the graph that the session has; it has: {there}"
+            for name in sorted(drop)
+            if not self.old.kinds_of(name)
+        )
+
     def node(self, name: str) -> str | None:
         """The new name of a node; None when it is gone."""
         return self._nodes.get(name)

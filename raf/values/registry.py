@@ -70,8 +70,8 @@ class Registry:
                 f"{cls!r} cannot be registered: it is no dataclass, pydantic model, named tuple or "
                 "enum (put @register_type above @dataclass)"
             )
-        written = tag or default_tag(cls)
-        names = (written, *aliases)
+        written = default_tag(cls) if tag is None else tag
+        names = _checked_tags(written, aliases)
         for name in names:
             if split_tag(name) != (name, 1):
                 raise ConfigurationError(f"tag {name!r} ends in a version: give it as version=")
@@ -99,6 +99,15 @@ class Registry:
     def versions_of(self, cls: type) -> Versions:
         """The version of a class; one that was not registered has its first."""
         return self._versions.get(cls, FIRST)
+
+
+def _checked_tags(tag: Any, aliases: Any) -> tuple[str, ...]:
+    if not isinstance(aliases, tuple | list) or any(
+        type(name) is not str or not name for name in (tag, *aliases)
+    ):
+        what = "a tag is text and aliases are a tuple of tags"
+        raise ConfigurationError(f"{what}, not {tag!r:.80} and {aliases!r:.80}")
+    return (tag, *aliases)
 
 
 def _redefines(new: type, old: type) -> bool:

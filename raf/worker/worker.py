@@ -102,6 +102,9 @@ class Worker:
         check_count("concurrency", concurrency)
         check_seconds("poll_s", poll_s)
         check_lease(lease_s)
+        for name, listener in (("on_outcome", on_outcome), ("on_aside", on_aside)):
+            if listener is not None and not callable(listener):
+                raise ConfigurationError(f"{name} is a function, not {listener!r:.80}")
         self.store = _store_of(workflows, store)
         self.concurrency = concurrency
         self.lease_s = lease_s
@@ -373,8 +376,8 @@ def _checked_queues(queues: Any) -> dict[str, int | None]:
     return dict(queues)
 
 
-def _store_of(workflows: Sequence[Workflow | WorkflowEngine], store: Store | str | None) -> Store:
-    if isinstance(workflows, Workflow | WorkflowEngine) or not workflows:
+def _store_of(workflows: Any, store: Store | str | None) -> Store:
+    if not isinstance(workflows, Sequence) or not workflows:
         raise ConfigurationError("a worker takes a list of at least one workflow")
     if store is not None:
         return open_store(store)

@@ -134,6 +134,8 @@ def _options(query: str) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         if not equals:
             raise ConfigurationError("postgresql: the options do not read a=b&c=d")
+        if _decoded(name) in options:
+            raise ConfigurationError(f"postgresql: the option {_decoded(name)!r} is given twice")
         options[_decoded(name)] = _decoded(value)
     if not re.fullmatch("[0-9,]*", options.get("port", "")):
         raise ConfigurationError("postgresql: port is a number")

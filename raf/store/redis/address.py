@@ -58,11 +58,12 @@ def parse(url: str) -> Address:
     try:
         parts = urlsplit(url)
         port = PORT if parts.port is None else parts.port
-        options = dict(
-            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        )
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        options = dict(pairs)
     except ValueError:
         raise ConfigurationError(f"redis: the URL does not read {_FORM}") from None
+    if len(options) < len(pairs):
+        raise ConfigurationError("redis: an option is given twice")
     database = parts.path.strip("/") or "0"
     if parts.scheme not in ("redis", "rediss") or not parts.hostname or parts.fragment:
         raise ConfigurationError(f"redis: the URL does not read {_FORM}")

@@ -41,8 +41,10 @@ class KeyRing:
     __slots__ = ("_keys", "current")
 
     def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
+        if not isinstance(keys, Mapping):
+            raise ConfigurationError(f"keys maps ids to keys; a {type(keys).__name__} does not")
         for place, (key_id, key) in enumerate(keys.items(), 1):
-            if not _KEY_ID.fullmatch(str(key_id)):
+            if type(key_id) is not str or not _KEY_ID.fullmatch(key_id):
                 raise ConfigurationError(
                     f"the id of key {place} cannot be used: an id is 1 to {MAX_KEY_ID} of the "
                     "characters A-Z a-z 0-9 _ . -"
@@ -65,6 +67,8 @@ class KeyRing:
         Raises:
             ConfigurationError: It does not read so; the text is not shown.
         """
+        if type(text) is not str:
+            raise ConfigurationError(f"{source} is no text: write {_FORM}")
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
         entries = [entry.strip() for entry in ",".join(lines).split(",")]
         keys: dict[str, bytes] = {}
@@ -87,7 +91,7 @@ class KeyRing:
         Raises:
             ConfigurationError: It is not set, or cannot be read.
         """
-        text = os.environ.get(variable)
+        text = os.environ.get(variable) if type(variable) is str else None
         if text is None:
             raise ConfigurationError(f"{variable} is not set: write {_FORM}")
         return cls.from_text(text, variable)
@@ -101,8 +105,12 @@ class KeyRing:
         """
         try:
             text = Path(path).read_text(encoding="ascii")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no ASCII text"
+        except UnicodeDecodeError:
+            raise ConfigurationError(
+                f"the key file {path} cannot be read: it is no ASCII text"
+            ) from None
+        except (OSError, TypeError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it names no file"
             raise ConfigurationError(f"the key file {path} cannot be read: {why}") from None
         return cls.from_text(text, f"the key file {path}")
 

@@ -51,6 +51,12 @@ def test_a_time_is_one_moment(text: str) -> None:
         _time(text)
 
 
+def test_a_queue_has_one_limit() -> None:
+    """Which of two holds would be a guess."""
+    with pytest.raises(ConfigurationError, match="given twice"):
+        _queues(["d=1", "d=2"])
+
+
 def test_what_goes_with_the_command_is_no_store() -> None:
     """Nobody could ever run what was left in it."""
     with pytest.raises(ConfigurationError, match="memory:"):

@@ -116,6 +116,19 @@ async def test_an_unknown_session_is_named_with_the_next_step() -> None:
         assert await engine.manager.load_full_state("nobody") is None
 
 
+@pytest.mark.parametrize("number", [None, "1", -1, 1.5, True])
+async def test_what_counts_no_events_is_refused(number: Any) -> None:
+    """Before the store is asked."""
+    async with running(line("w", {"n": passes}).build(), open_store("memory:")) as engine:
+        await engine.run(1, "s")
+        for words in ({"after": number}, {"limit": number}):
+            with pytest.raises(ConfigurationError, match="whole number"):
+                await engine.manager.events("s", **words)
+        if not isinstance(number, str):
+            with pytest.raises(ConfigurationError, match="named by text"):
+                await engine.manager.run_record("s", number)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "checkpoint",

@@ -156,6 +156,10 @@ async def test_what_has_no_place_is_named_and_nothing_is_written(stage: Stage) -
         assert isinstance(no.value, TopologyChangedError)
         with pytest.raises(MigrationRefusedError, match="'nobody', which is not in the graph"):
             await engine.migrate("s", {"nobody": "other"}, drop=["node"], reason=WHY)
+        with pytest.raises(MigrationRefusedError, match="drop names 'nood', which is not in"):
+            await engine.migrate("s", drop=["node", "nood"], reason=WHY)
+        with pytest.raises(ConfigurationError, match="drop is a collection"):
+            await engine.migrate("s", drop=5, reason=WHY)  # type: ignore[arg-type]
         assert await engine.history("s") == history
         await engine.migrate("s", drop=["node"], reason=WHY)
         result = await engine.resume("s")

@@ -82,6 +82,7 @@ def test_the_password_reaches_the_server_alone() -> None:
         ("port=secret", "port is a number"),
         ("password=%ff", "cannot be read"),
         ("nonsense", "do not read"),
+        ("schema=a&schema=b", "given twice"),
         ("nonsense=1", "options of libpq"),
     ],
 )

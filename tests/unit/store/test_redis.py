@@ -67,6 +67,7 @@ def test_the_url(url: str, shown: str) -> None:
         ("redis://u:12?secret=a@h", "does not read"),
         ("redis://u:secret@h/name", "database"),
         ("redis://u:secret@h?nonsense", "does not read"),
+        ("redis://h?prefix=a&prefix=b", "given twice"),
         ("redis://h?password=secret", "no option password"),
         ("redis://h?prefix=a:b", "prefix is"),
         ("redis://h?prefix=", "prefix is"),

@@ -72,6 +72,7 @@ def test_file(tmp_path: Path) -> None:
         ("sqlite:x.db?synchronous=off", "full or normal"),
         ("sqlite:x.db?mode=ro", "no option mode"),
         ("sqlite:x.db?nonsense", "do not read"),
+        ("sqlite:x.db?synchronous=full&synchronous=normal", "given twice"),
         ("file:", "file:DIR"),
         ("file:x?a=b", "no option a"),
         ("postgresql:u:secret@h/db", "postgresql://USER@HOST"),

@@ -230,6 +230,15 @@ def test_only_storable_classes_can_be_registered(cls: Any) -> None:
         register_type(tag="x")(cls)
 
 
+@pytest.mark.parametrize(
+    "words", [{"tag": 5}, {"tag": ""}, {"aliases": "x"}, {"aliases": 5}, {"aliases": ("",)}]
+)
+def test_a_tag_is_text(words: dict[str, Any]) -> None:
+    """And aliases are several: a lone text would be taken letter by letter."""
+    with pytest.raises(ConfigurationError, match="a tag is text"):
+        register_type(made("Untagged"), **words)
+
+
 def test_nothing_is_imported_by_a_name_in_data() -> None:
     """A tag that names an importable class of a module not yet loaded stays unknown."""
     sys.modules.pop("wsgiref.headers", None)

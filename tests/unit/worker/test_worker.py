@@ -263,6 +263,9 @@ def _of(*parts: Any, **options: Any) -> Callable[[], Worker]:
         (_of([TWO_STEPS], "memory:", concurrency=0), "concurrency"),
         (_of([TWO_STEPS], "memory:", poll_s=0), "poll_s"),
         (_of([TWO_STEPS], "memory:", lease_s=float("inf")), "lease_s"),
+        (_of([TWO_STEPS], "memory:", on_outcome=5), "on_outcome is a function"),
+        (_of([TWO_STEPS], "memory:", on_aside="x"), "on_aside is a function"),
+        (_of(5, "memory:"), "a list of at least one workflow"),
         (_of([WorkflowEngine(TWO_STEPS)], "memory:"), "another store"),
         (
             _of([WorkflowEngine(TWO_STEPS, checkpoints=CheckpointConfig.disabled())]),

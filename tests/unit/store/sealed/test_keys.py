@@ -4,6 +4,7 @@ import base64
 import copy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,9 +69,19 @@ def test_a_key_of_another_length_is_refused() -> None:
         ({"a": "x" * 32}, "a"),
         ({"a": KEY}, "b"),
         ({}, "a"),
+        (None, "a"),
+        ({5: KEY}, 5),
     ):
         with pytest.raises(ConfigurationError):
             KeyRing(keys, current=current)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", [None, 5, b"a"])
+def test_what_is_no_source_is_told(source: Any) -> None:
+    """By a typed error, whatever was meant."""
+    for read in (KeyRing.from_text, KeyRing.from_env, KeyRing.from_file):
+        with pytest.raises(ConfigurationError):
+            read(source)
 
 
 def test_a_missing_source_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def run(script: Path, folder: Path) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -80,7 +80,7 @@ def run_python(batch: list[tuple[str, str]], folder: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
 
@@ -118,7 +118,7 @@ def run_console(text: str, folder: Path, where: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     # A shell that reads a script tells of a killed command whenever it notices.
     shown = re.sub(r"^bash: line \d+: +\d+ Killed .*\n", "", done.stdout, flags=re.MULTILINE)

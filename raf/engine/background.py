@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from raf.engine.admin import HasSessionId, SessionAdmin
 from raf.engine.admission import Entry, admit, check_run_id
@@ -30,6 +30,8 @@ from raf.store.model import Claimed, Head
 from raf.values.codec import encode
 
 log = logging.getLogger("raf.engine")
+
+MOMENT_S: Final = 2.0  # longer than it takes to leave a run, however busy the store
 
 
 class Background(SessionAdmin):
@@ -82,7 +84,8 @@ class Background(SessionAdmin):
         if known is not None:
             return known
         try:
-            async with self._own(session, create=True, checked=False) as owned:
+            # Whoever holds it may be the same call elsewhere: its run is there in a moment.
+            async with self._own(session, create=True, checked=False, wait_s=MOMENT_S) as owned:
                 if owned.restored is not None:
                     known = await self._known(session, entry)
                 if known is not None:
@@ -90,7 +93,6 @@ class Background(SessionAdmin):
                 owned.check_graph()
                 await owned.begin(entry)
         except SessionBusyError:
-            # Somebody holds it: perhaps the same call elsewhere, whose run is there by now.
             known = await self._known(session, entry)
             if known is None:
                 raise

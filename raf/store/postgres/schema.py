@@ -206,7 +206,7 @@ async def _version(connection: AsyncConnection, statements: Statements, url: str
             row = await (await connection.execute(statements[_VERSION])).fetchone()
     except (errors.UndefinedTable, errors.UndefinedColumn):
         pass
-    if row is None or row[0] != APPLICATION or not isinstance(row[1], int):
+    if row is None or row[0] != APPLICATION or not isinstance(row[1], int) or row[1] < 1:
         raise StoreUnavailableError(
             url,
             f"the schema {statements.schema} holds tables of another program; it was not touched: "

@@ -161,13 +161,12 @@ async def test_a_session_that_somebody_holds_is_busy() -> None:
             assert (await engine.submit(1, session, run_id="next")).status == "submitted"
 
 
-async def test_many_callers_submit_one_run() -> None:
-    """Twenty at once on several engines: one entry, and each is told of it."""
-    store = MemoryStore()
+async def test_many_callers_submit_one_run(place: str) -> None:
+    """Eight at once on two engines: one entry, and each is told of it."""
+    store = open_store(place)
     async with running(WORKFLOW, store) as one, running(WORKFLOW, store) as two:
-        calls = [engine.submit(1, "s") for engine in (one, two) * 10]
-        told = await asyncio.gather(*calls, return_exceptions=True)
-        assert {type(each) for each in told} <= {type(await one.submit(1, "s")), SessionBusyError}
+        told = await asyncio.gather(*(engine.submit(1, "s") for engine in (one, two) * 4))
+        assert {each.status for each in told} == {"submitted"}
         assert (await one.manager.head("s")).commit == 0
 
 

@@ -39,6 +39,9 @@ async def test_a_newer_format_is_refused(fresh: str) -> None:
     execute(f"UPDATE {fresh}.format SET version = 99")
     with pytest.raises(FormatVersionError):
         await PostgresStore(url).open()
+    execute(f"UPDATE {fresh}.format SET version = -5")
+    with pytest.raises(StoreUnavailableError, match="another program"):
+        await PostgresStore(url).open()
     execute(f"UPDATE {fresh}.format SET version = 1")
     async with PostgresStore(url) as store:
         assert await store.scan() == []

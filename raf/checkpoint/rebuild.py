@@ -24,9 +24,10 @@ from raf.checkpoint.standing import Standing, after_record, without_record
 from raf.checkpoint.verify import examine, finished_run, kept_records
 from raf.errors import CorruptRecordError
 from raf.events import Happening, Kind
-from raf.store.audit import audit, last_event, name_of
+from raf.store.audit import audit, name_of
 from raf.store.model import Head, Reading, Record, RecordInfo, Request, Salvage
 from raf.store.model import Kind as RecordKind
+from raf.store.order import last_event
 
 LOST_REQUEST = "lost"
 # A gap that is longer than this was not left by records that were lost: a number is damaged.

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from raf.errors import ConfigurationError
-from raf.store.model import Head, Kind, Reading, Record, RecordInfo, Request, check_session_id
+from raf.store.model import Head, Kind, Reading, Record, Request, check_session_id
+from raf.store.order import last_event
 
 _POSITIONS = 2**32
 _NUMBERS = 2**53
@@ -60,11 +61,6 @@ def emptied(session: Reading) -> dict[int, int]:
         if info is None or info.kind is Kind.COMMIT:
             number -= 1
     return found
-
-
-def last_event(info: RecordInfo) -> int:
-    """The number of the last event up to this commit."""
-    return info.first_event + info.event_count - 1
 
 
 def _wrongs(session: Reading) -> Iterator[str]:

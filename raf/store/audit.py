@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from raf.store.model import Head, Kind, Reading, Record, RecordInfo
+from raf.store.order import last_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +28,6 @@ def name_of(info: RecordInfo) -> str:
     if info.kind is Kind.COMMIT:
         return f"commit {info.commit}"
     return f"{info.kind.value} {info.position}"
-
-
-def last_event(info: RecordInfo) -> int:
-    """The number of the last event up to this commit."""
-    return info.first_event + info.event_count - 1
 
 
 def audit(session: Reading) -> list[Fault]:

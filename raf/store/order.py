@@ -1,13 +1,18 @@
-"""Whether a commit follows a head, and what head it leaves; pure, shared by the backends.
+"""Whether a commit follows a head, what head it leaves, and whether a head fits its records; pure.
 
 Rules of this file: numbers are public and without gaps, so a commit that does not continue them is
 refused before anything is written.  The fence (epoch) and "my own retry" (commit id) come first.
 """
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
-from raf.errors import CommitOrderError
+from raf.errors import CommitOrderError, CorruptRecordError
 from raf.store.model import Commit, Head, Kind, RecordInfo, Summary
+
+Row = TypeVar("Row")
 
 
 def check_follows(
@@ -60,6 +65,47 @@ def after_commit(head: Head, commit: Commit, position: int) -> Head:
         summary=commit.summary,
         held=head.held,
     )
+
+
+def check_agrees(head: Head, newest: RecordInfo | None, journal_begins: int | None = None) -> None:
+    """Return if a head is not older than its records: such a one would hide commits.
+
+    That the head's own commit is gone is found by whoever needs it: pruning may leave nothing of it.
+
+    Args:
+        head: As the store keeps it beside the records.
+        newest: The newest commit's record that is there; None when there is none.
+        journal_begins: The position of the first record that is no commit, where it is known.
+
+    Raises:
+        CorruptRecordError: It ends with an earlier commit, or its journal begins too late.
+    """
+    if newest is not None and newest.position >= head.commit_position:
+        said = (head.commit, head.commit_position, head.events)
+        found = (newest.commit, newest.position, last_event(newest))
+        if said != found:
+            where = "commit {} at position {} and event {}"
+            why = f"it ends with {where.format(*said)}, the records with {where.format(*found)}"
+            raise CorruptRecordError(head.session_id, "of the session's head", why)
+    if journal_begins is not None and journal_begins <= head.journal_from:
+        why = f"its journal is said to begin after position {head.journal_from}, and has {journal_begins}"
+        raise CorruptRecordError(head.session_id, "of the session's head", why)
+
+
+def readable_info(
+    rows: Iterable[Row], read: Callable[[Row, str], RecordInfo], session_id: str
+) -> RecordInfo | None:
+    """The clear fields of the first row; None without one, or where whoever needs it will tell."""
+    for row in rows:
+        with suppress(CorruptRecordError):
+            return read(row, session_id)
+        break
+    return None
+
+
+def last_event(info: RecordInfo) -> int:
+    """The number of the last event up to this commit."""
+    return info.first_event + info.event_count - 1
 
 
 def commit_info(commit: Commit, position: int, epoch: int) -> RecordInfo:

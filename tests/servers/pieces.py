@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import psycopg
 
+from raf.store.postgres import rows
 from tests.servers import places, postgres, valkey
 
 Piece: TypeAlias = tuple[Any, ...]
@@ -36,6 +37,10 @@ class Pieces(Protocol):
 
     def set_head(self, session: str, field: str, value: Any) -> None:
         """Write a column or field of the session's head; an expression in Postgres."""
+        ...
+
+    def call_it_a_commit(self, session: str) -> None:
+        """Say of the first record of the session's journal that it is a commit."""
         ...
 
 
@@ -82,6 +87,16 @@ class Columns:
 
     def set_head(self, session: str, field: str, value: Any) -> None:
         self._do(f"UPDATE $S.sessions SET {field} = {value} WHERE id = %s", session)
+
+    def call_it_a_commit(self, session: str) -> None:
+        number = "(SELECT number FROM $S.sessions WHERE id = %s)"
+        first = f"(SELECT min(position) FROM $S.journal WHERE session = {number})"
+        self._do(
+            f"UPDATE $S.journal SET kind = {rows.COMMIT} WHERE session = {number}"
+            f" AND position = {first}",
+            session,
+            session,
+        )
 
 
 class Values:
@@ -131,6 +146,16 @@ class Values:
     def set_head(self, session: str, field: str, value: Any) -> None:
         with valkey.client_of(places.shared_valkey()) as client:
             client.hset(self._key("head", session), field, value)
+
+    def call_it_a_commit(self, session: str) -> None:
+        piece = (self._key("journal", session), 0)
+        words = self.read(piece).split(b" ", 3)
+        self.write(piece, b" ".join([*words[:2], b"commit", words[3]]))
+
+    def drop_head(self, session: str) -> None:
+        """Lose the head and keep all that hangs on it."""
+        with valkey.client_of(places.shared_valkey()) as client:
+            client.delete(self._key("head", session))
 
 
 def pieces_of(place: str) -> Pieces:

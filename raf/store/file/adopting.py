@@ -18,7 +18,7 @@ from functools import partial
 from raf.clock import Clock
 from raf.errors import SessionExistsError
 from raf.failpoint import failpoint
-from raf.store.adopted import adopted_head, check_adoptable, emptied, last_event
+from raf.store.adopted import adopted_head, check_adoptable, emptied
 from raf.store.file import names
 from raf.store.file.folder import Folder
 from raf.store.file.meta import (
@@ -35,6 +35,7 @@ from raf.store.file.meta import (
 from raf.store.file.place import Place
 from raf.store.file.reader import TRIES, Reader
 from raf.store.model import Head, Kind, Reading, Record, RecordInfo
+from raf.store.order import last_event
 from raf.store.owner import unknown_holder
 
 _PACK = 256  # commits in a pack

@@ -138,11 +138,6 @@ class LeaseNote:
     released: bool
 
 
-def last_event(info: RecordInfo) -> int:
-    """The number of the last event up to this commit."""
-    return info.first_event + info.event_count - 1
-
-
 # -- records ---------------------------------------------------------------------------------------
 
 

@@ -24,12 +24,12 @@ from raf.store.file.meta import (
     Marker,
     Packed,
     Stored,
-    last_event,
     unpack_marker,
     unpack_packed,
     unpack_request,
 )
 from raf.store.model import Head, Held, Kind, Reading, Record, RecordInfo, Request, Select
+from raf.store.order import last_event
 from raf.store.owner import unknown_holder
 
 

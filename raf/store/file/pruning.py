@@ -22,11 +22,12 @@ from raf.failpoint import failpoint
 from raf.store.file import names
 from raf.store.file.folder import OvertakenError, TakenError
 from raf.store.file.log import Log
-from raf.store.file.meta import Marker, Packed, last_event, pack_marker, pack_packed
+from raf.store.file.meta import Marker, Packed, pack_marker, pack_packed
 from raf.store.file.moment import Moment, VanishedError
 from raf.store.file.place import Place
 from raf.store.file.reader import TRIES, Reader
 from raf.store.model import Kind, Lease, Record
+from raf.store.order import last_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from raf.errors import CorruptRecordError
 from raf.store.model import Head, Reading, Record, RecordInfo, Request, Select
-from raf.store.order import damaged_head
+from raf.store.order import check_agrees, damaged_head, readable_info
 from raf.store.postgres.rows import (
     ENTRY,
     HEAD,
@@ -29,7 +29,7 @@ from raf.store.postgres.rows import (
     request_of,
 )
 
-HEAD_PART, CHAIN, JOURNAL, REQUESTS, EVENTS, INFOS, KEPT, RUN, LOG, INBOX = range(10)
+HEAD_PART, NEWEST, CHAIN, JOURNAL, REQUESTS, EVENTS, INFOS, KEPT, RUN, LOG, INBOX = range(11)
 _AT = 1  # where a record's columns begin, behind the number of its part
 
 SCAN = (
@@ -68,10 +68,10 @@ _FIRST = """halving AS (
 )"""
 
 _PARTS = {
+    NEWEST: f"(SELECT {INFO} {_COMMITS} ORDER BY c.commit_number DESC LIMIT 1)",
     CHAIN: f"SELECT {RECORD} {_COMMITS} CROSS JOIN base b"
     f" WHERE c.commit_number BETWEEN b.first AND {_END}",
-    JOURNAL: f"SELECT {ENTRY} FROM head h JOIN $S.journal j ON j.session = h.number"  # noqa: S608
-    " WHERE j.position > h.journal_from",
+    JOURNAL: f"SELECT {ENTRY} FROM head h JOIN $S.journal j ON j.session = h.number",  # noqa: S608
     REQUESTS: f"SELECT {REQUEST} FROM head h JOIN $S.requests r ON r.session = h.number"  # noqa: S608
     " WHERE r.seq > h.consumed",
     EVENTS: f"(SELECT {RECORD} FROM $S.commits c WHERE c.session = (SELECT number FROM head)"  # noqa: S608
@@ -83,7 +83,7 @@ _PARTS = {
     RUN: f"(SELECT {RECORD} {_COMMITS} WHERE sha256(c.run_id) = sha256(%(run)s)"
     " AND c.run_id = %(run)s ORDER BY c.commit_number DESC LIMIT 1)",
     LOG: f"SELECT {RECORD} {_COMMITS} UNION ALL SELECT {ENTRY} FROM head h"  # noqa: S608
-    " JOIN $S.journal j ON j.session = h.number WHERE j.position > h.journal_from",
+    " JOIN $S.journal j ON j.session = h.number",
     INBOX: f"SELECT {REQUEST} FROM head h JOIN $S.requests r ON r.session = h.number",  # noqa: S608
 }
 
@@ -112,6 +112,7 @@ def statement(session_id: str, select: Select) -> tuple[str, dict[str, object]]:
 
 def _selected(select: Select) -> list[int]:
     wanted = {
+        NEWEST: True,
         CHAIN: select.chain,
         JOURNAL: select.journal,
         REQUESTS: select.requests,
@@ -140,6 +141,9 @@ def reading_of(rows: Sequence[Row], select: Select, boot: float) -> Reading | No
         return None
     row, parts = parts_of(rows)
     head = head_of(row, boot)
+    newest = readable_info(parts.get(NEWEST, ()), info_of, head.session_id)
+    journal = parts.get(JOURNAL, ())
+    check_agrees(head, newest, min((each[0] for each in journal), default=None))
 
     def records(part: int) -> tuple[Record, ...]:
         return tuple(record_of(row, head.session_id) for row in parts.get(part, ()))

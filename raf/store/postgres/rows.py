@@ -233,6 +233,9 @@ def info_of(row: Row, session_id: str) -> RecordInfo:
             took_over=mark,
             body_size=row[11],
         )
+    if None in row[5:9]:
+        why = "it is told to be a commit, and is none"
+        raise CorruptRecordError(session_id, f"at position {position}", why)
     return RecordInfo(
         position=position,
         epoch=epoch,

@@ -23,7 +23,7 @@ from raf.store.postgres.rows import (
     summary_of,
     summary_text,
 )
-from raf.store.salvage import readable
+from raf.store.salvage import agreeing, readable
 
 ALL = Select(log=True, inbox=True)
 
@@ -40,9 +40,10 @@ def salvage_of(rows: Sequence[Row], boot: float) -> Salvage | None:
     row, parts = parts_of(rows)
     damaged: list[CorruptRecordError] = []
     head = _head(row, boot, damaged)
+    log = tuple(readable(parts.get(LOG, ()), record_of, head.session_id, damaged))
     reading = Reading(
-        head=head,
-        log=tuple(readable(parts.get(LOG, ()), record_of, head.session_id, damaged)),
+        head=agreeing(head, log, damaged),
+        log=log,
         inbox=tuple(readable(parts.get(INBOX, ()), request_of, head.session_id, damaged)),
     )
     return Salvage(session=reading, damaged=tuple(damaged))

@@ -19,7 +19,6 @@ from math import isfinite
 from typing import Any
 
 from raf.errors import CorruptRecordError
-from raf.store.adopted import last_event
 from raf.store.due import FINISHED, wants_to_run
 from raf.store.model import (
     Commit,
@@ -34,9 +33,11 @@ from raf.store.model import (
     Select,
     Summary,
 )
+from raf.store.order import check_agrees, last_event, readable_info
 
 _OWNER = tuple(field.name for field in fields(Owner))
 _SUMMARY = tuple(field.name for field in fields(Summary))
+_JOURNALED = frozenset(kind.value.encode() for kind in (Kind.CLAIM, Kind.JOURNAL))
 _PARSING = (TypeError, ValueError, KeyError, IndexError, RecursionError)
 
 
@@ -277,6 +278,8 @@ def journal_of(item: bytes, session_id: str) -> Record:
     """
     try:
         position, epoch, kind, created_at, took_over, _, body = item.split(b" ", 6)
+        if kind not in _JOURNALED:
+            raise ValueError(f"it is of kind {kind!r:.60}")
         info = RecordInfo(
             position=int(position),
             epoch=int(epoch),
@@ -315,15 +318,18 @@ def request_of(item: bytes, session_id: str) -> Request:
 
 def reading_of(session_id: str, parts: Sequence[Any], select: Select, here: Here) -> Reading:
     """What was read, from the parts in the order of the script `read`."""
-    flat, chain, journal, requests, events, infos, kept, run, log, inbox = parts
+    flat, last, chain, journal, requests, events, infos, kept, run, log, inbox = parts
 
     def records(found: Sequence[Any]) -> list[Record]:
         return [record_of(row, session_id) for row in found]
 
     unfinished = tuple(journal_of(item, session_id) for item in journal)
     whole = [*records(log), *unfinished] if select.log else []
+    head = head_of(session_id, flat, here)
+    begins = min((record.info.position for record in unfinished), default=None)
+    check_agrees(head, readable_info(last, info_of, session_id), begins)
     return Reading(
-        head=head_of(session_id, flat, here),
+        head=head,
         chain=tuple(reversed(records(chain))),
         journal=unfinished if select.journal else (),
         requests=tuple(request_of(item, session_id) for item in requests),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from raf.errors import CorruptRecordError
 from raf.store.model import Head, Reading, Salvage
 from raf.store.redis.rows import Here, head_of, journal_of, parsed_head, record_of, request_of
-from raf.store.salvage import readable
+from raf.store.salvage import agreeing, readable
 
 _NEW: Final = {
     b"nonce": b"",
@@ -30,16 +30,17 @@ _NEW: Final = {
 
 def salvage_of(session_id: str, parts: Sequence[Any], here: Here) -> Salvage:
     """What can be read, from the parts of the script `read` when log and inbox are asked for."""
-    flat, _, journal, *_, log, inbox = parts
+    flat, _, _, journal, *_, log, inbox = parts
     damaged: list[CorruptRecordError] = []
     head = _head(session_id, flat, here, damaged)
     records = [
         *readable(log, record_of, session_id, damaged),
         *readable(journal, journal_of, session_id, damaged),
     ]
+    ordered = tuple(sorted(records, key=lambda record: record.info.position))
     reading = Reading(
-        head=head,
-        log=tuple(sorted(records, key=lambda record: record.info.position)),
+        head=agreeing(head, ordered, damaged),
+        log=ordered,
         inbox=tuple(readable(inbox, request_of, session_id, damaged)),
     )
     return Salvage(session=reading, damaged=tuple(damaged))

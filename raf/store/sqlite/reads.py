@@ -9,11 +9,13 @@ from contextlib import closing
 
 from raf.errors import CorruptRecordError
 from raf.store.model import Head, Reading, Record, RecordInfo, Request, Select
-from raf.store.order import damaged_head
+from raf.store.order import check_agrees, damaged_head, last_event, readable_info
 from raf.store.sqlite.rows import (
+    CLAIM,
     COMMIT,
     HEAD,
     INFO,
+    JOURNAL,
     RECORD,
     REQUEST,
     Row,
@@ -45,6 +47,8 @@ _JOURNAL = (
     f" WHERE key BETWEEN ? AND ? AND kind <> {COMMIT} ORDER BY key"
 )
 _AT_OR_BEFORE = f"SELECT {INFO} {_RANGE} ORDER BY key DESC LIMIT 1"
+_KINDS = "SELECT key, kind FROM records WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 2"
+_LAST = (1 << 32) - 1
 _LOG = (
     f"SELECT {RECORD} FROM records"  # noqa: S608
     f" WHERE key BETWEEN ? AND ? AND (kind = {COMMIT} OR key > ?) ORDER BY key"
@@ -82,6 +86,7 @@ def read(connection: sqlite3.Connection, session_id: str, select: Select) -> Rea
     if session is None or session.deleted:
         return None
     after = select.events_after
+    _check(connection, session)
     return Reading(
         head=session.head,
         chain=_chain(connection, session, select.at) if select.chain else (),
@@ -94,6 +99,18 @@ def read(connection: sqlite3.Connection, session_id: str, select: Select) -> Rea
         log=_log(connection, session) if select.log else (),
         inbox=_inbox(connection, session, 0) if select.inbox else (),
     )
+
+
+def _check(connection: sqlite3.Connection, session: SessionRow) -> None:
+    """Return if the session's row agrees with its records.
+
+    A journal that ended left nothing but commits up to its end.
+    """
+    head = session.head
+    newest = connection.execute(_AT_OR_BEFORE, _span(session, last=_LAST))
+    before = connection.execute(_KINDS, _span(session, last=head.journal_from)).fetchall()
+    begins = next((position_of(key) for key, kind in before if kind in (CLAIM, JOURNAL)), None)
+    check_agrees(head, readable_info(newest, info_of, head.session_id), begins)
 
 
 def _span(session: SessionRow, first: int = 0, last: int | None = None) -> tuple[int, int]:
@@ -159,11 +176,6 @@ def commit_at(
     """The clear fields of the commit at or before a position."""
     row = _at_or_before(connection, session, position)
     return None if row is None else info_of(row, session.head.session_id)
-
-
-def last_event(info: RecordInfo) -> int:
-    """The number of the last event so far; with a commit that has none, the one before it."""
-    return info.first_event + info.event_count - 1
 
 
 def _events(

@@ -7,8 +7,8 @@ own row each column is judged alone, and what cannot be read is as in a session 
 import sqlite3
 
 from raf.errors import CorruptRecordError
-from raf.store.model import Kind, Reading, Salvage
-from raf.store.salvage import readable
+from raf.store.model import Reading, Salvage
+from raf.store.salvage import agreeing, readable
 from raf.store.sqlite.rows import (
     HEAD,
     RECORD,
@@ -40,12 +40,8 @@ def salvage(connection: sqlite3.Connection, session_id: str) -> Salvage | None:
     records = readable(connection.execute(_LOG, span), record_of, session_id, damaged)
     inbox = connection.execute(_INBOX, (session.number,))
     reading = Reading(
-        head=head,
-        log=tuple(
-            record
-            for record in records
-            if record.info.kind is Kind.COMMIT or record.info.position > head.journal_from
-        ),
+        head=agreeing(head, records, damaged),
+        log=tuple(records),
         inbox=tuple(readable(inbox, request_of, session_id, damaged)),
     )
     return Salvage(session=reading, damaged=tuple(damaged))

@@ -43,7 +43,7 @@ LOG_BYTES = 64 * 1024 * 1024
 TABLES = (
     """
     CREATE TABLE sessions (
-        number INTEGER PRIMARY KEY,
+        number INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again: records hang on it
         id TEXT NOT NULL UNIQUE,
         nonce TEXT NOT NULL,
         epoch INTEGER NOT NULL,

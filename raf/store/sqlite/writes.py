@@ -18,12 +18,11 @@ from raf.clock import Clock
 from raf.errors import LeaseLostError, SessionNotFoundError
 from raf.failpoint import failpoint
 from raf.store.model import Commit, Lease, Request
-from raf.store.order import check_follows
+from raf.store.order import check_follows, last_event
 from raf.store.sqlite.reads import (
     commit_at,
     find_claimable,
     find_session,
-    last_event,
     lowest_kept,
     position_after_event,
 )

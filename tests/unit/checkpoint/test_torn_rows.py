@@ -7,7 +7,7 @@ import pytest
 
 from raf import WorkflowEngine
 from raf.errors import CheckpointError, CorruptRecordError, RafError
-from tests.servers.pieces import Piece, Pieces, pieces_of
+from tests.servers.pieces import Piece, Pieces, Values, pieces_of
 from tests.servers.places import SERVERS_ONLY, backend_of
 from tests.unit.checkpoint.test_torn_records import (
     CONFIG,
@@ -100,6 +100,65 @@ HEADS: dict[str, list[tuple[str, Any]]] = {
     ],
     "redis": [("summary", b"{"), ("created_at", b"nan?"), ("events", b"x"), ("journal_from", b""), ("queue", b"x"), ("wants", b"never")],
 }  # fmt: skip
+
+
+@SERVERS_ONLY
+@pytest.mark.parametrize(
+    ("field", "by"), [("commit", -1), ("commit", -3), ("events", -1), ("journal_from", 1)]
+)
+async def test_a_head_that_is_older_than_its_records_hides_nothing(
+    place: str, tmp_path: Path, field: str, by: int
+) -> None:
+    """No read, no write and no run goes by it; a repair makes it as the records are."""
+    world = World()
+    column = {"commit": "commit_number"} if backend_of(place) == "postgres" else {}
+    await live(place)
+    async with WorkflowEngine(workflow(world), place, checkpoints=CONFIG) as engine:
+        before = await engine.manager.head("s")
+        assert before.position > before.journal_from  # its step is open
+        world.mended = True
+        pieces_of(place).set_head("s", column.get(field, field), getattr(before, field) + by)
+        for call in (
+            engine.state("s"),
+            engine.run(1, "s", run_id="two"),
+            engine.resume("s"),
+            engine.fork("s", "t"),
+            engine.edit("s", lambda _: None, reason="r"),
+        ):
+            with pytest.raises(CorruptRecordError, match="of the session's head"):
+                await call
+        assert not (await engine.manager.verify("s")).intact
+        await repaired(engine, tmp_path / "s.raf")
+        assert (await engine.manager.head("s")).commit > before.commit
+
+
+@SERVERS_ONLY
+async def test_a_journal_row_that_is_told_to_be_another_is_named(place: str) -> None:
+    """One damaged row is one damaged session: a look at the whole store goes on."""
+    await live(place)
+    pieces_of(place).call_it_a_commit("s")
+    async with WorkflowEngine(workflow(World()), place, checkpoints=CONFIG) as engine:
+        found = [
+            await engine.manager.verify(head.session_id) async for head in engine.manager.heads()
+        ]
+        assert {each.session_id: each.intact for each in found} == {"other": True, "s": False}
+        with pytest.raises(CorruptRecordError, match="'s'"):
+            await engine.resume("s")
+
+
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+async def test_what_is_left_of_a_session_without_a_head_meets_no_new_one(place: str) -> None:
+    """The keys of a session hang on its name: nobody begins anew over them."""
+    await live(place)
+    pieces = pieces_of(place)
+    assert isinstance(pieces, Values)
+    pieces.drop_head("s")
+    async with WorkflowEngine(workflow(World()), place, checkpoints=CONFIG) as engine:
+        for call in (engine.run(1, "s"), engine.state("s"), engine.submit(1, "s")):
+            with pytest.raises(CorruptRecordError, match="head is gone"):
+                await call
+        assert not (await engine.manager.verify("s")).intact
+        assert (await engine.manager.verify("other")).intact
 
 
 @SERVERS_ONLY

@@ -22,6 +22,7 @@ from raf.errors import (
     StoreUnavailableError,
 )
 from raf.store.model import Lease, Select
+from raf.store.owner import this_owner
 from raf.store.sqlite import SqliteStore, reads
 from raf.store.sqlite import writer as writing
 from raf.store.sqlite.schema import open_for_reading
@@ -434,3 +435,18 @@ async def test_a_lease_forged_for_another_session(store: SqliteStore) -> None:
     with pytest.raises(LeaseLostError):
         await store.append(mixed, [b"x"])
     assert await store.renew([mixed]) == [False]
+
+
+async def test_the_number_of_a_lost_row_is_not_given_again(tmp_path: Path) -> None:
+    """What is left of the one session never becomes another's."""
+    path = tmp_path / "runs.db"
+    async with SqliteStore(path, synchronous="normal") as store:
+        await store.claim("a", this_owner(store.clock), lease_s=30, create=True)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("DELETE FROM sessions")
+    async with SqliteStore(path, synchronous="normal") as store:
+        claimed = await store.claim("b", this_owner(store.clock), lease_s=30, create=True)
+        assert claimed.created
+    with closing(sqlite3.connect(path)) as file:
+        numbers = [row[0] for row in file.execute("SELECT DISTINCT key >> 32 FROM records")]
+        assert len(numbers) == 2

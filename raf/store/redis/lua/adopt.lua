@@ -15,6 +15,7 @@ end
 
 local known = head_of(id)
 if known then return {known.adopted == token and 'ok' or 'exists'} end
+no_remains(id)
 local grave = tonumber(redis.call('HGET', PREFIX .. ':graves', id) or '') or -1
 epoch = string.format('%d', math.max(tonumber(epoch), grave + 1))
 

@@ -11,6 +11,7 @@ if head then
   end
   return {'ok', take(id, head, owner, duration, expires_boot, at, token, '0')}
 end
+no_remains(id)
 if create ~= '1' then return {'missing'} end
 head = {
   nonce = nonce, epoch = redis.call('HGET', PREFIX .. ':graves', id) or '0', position = '0',

@@ -12,6 +12,9 @@ if tonumber(commit) ~= old + 1 or tonumber(first_event) ~= seen + 1
   or tonumber(consumed) < done or tonumber(consumed) > asked then
   return {'order', head.commit, head.events, head.consumed, head.requests}
 end
+if redis.call('HEXISTS', key('commit', id), commit) == 1 then
+  error('RAFDAMAGED the head is older than commit ' .. commit)
+end
 
 local position = string.format('%d', number(head, 'position') + 1)
 local last_event = string.format('%d', seen + tonumber(event_count))

@@ -29,6 +29,13 @@ local function number(head, field)
   return value
 end
 
+-- A session without a head has nothing at all.
+local function no_remains(id)
+  if redis.call('EXISTS', key('order', id), key('journal', id), key('inbox', id)) > 0 then
+    error('RAFDAMAGED its head is gone')
+  end
+end
+
 -- The head, if this lease may write; nil for a lost one.
 local function owned(id, nonce, epoch)
   local head = head_of(id)

@@ -3,7 +3,10 @@ local id, chain, at, journal, requests, after, limit = unpack(ARGV, 3, 9)
 local infos, kept, run, run_id, log, inbox = unpack(ARGV, 10, 15)
 
 local flat = redis.call('HGETALL', key('head', id))
-if #flat == 0 then return {'missing'} end
+if #flat == 0 then
+  no_remains(id)
+  return {'missing'}
+end
 local head = head_of(id)
 
 local function record(commit)
@@ -56,9 +59,10 @@ end
 local function all() return redis.call('ZRANGE', key('order', id), 0, -1) end
 local function list(kind, from) return redis.call('LRANGE', key(kind, id), from, -1) end
 
+local newest = redis.call('ZREVRANGE', key('order', id), 0, 0)
 local finished = run == '1' and redis.call('HGET', key('runs', id), run_id)
 return {
-  'ok', flat,
+  'ok', flat, each(newest, info),
   chain == '1' and links() or {},
   (journal == '1' or log == '1') and list('journal', 0) or {},
   requests == '1' and list('inbox', number(head, 'consumed')) or {},

@@ -230,29 +230,40 @@ def _filled(head: Head, records: Sequence[Record]) -> list[Record]:
     before = RecordInfo(position=0, epoch=1, kind=RecordKind.COMMIT, created_at=0.0, first_event=1)
     for record in records:
         if record.info.first_event > head.first_event:
-            found += _missing(before, record.info.commit, record.info.first_event)
+            found += _missing(before, record.info)
         found.append(record)
         before = record.info
-    told = replace(before, position=before.position + 1, commit=head.commit + 1)
-    if found and _fit(before, replace(told, first_event=head.events + 1, event_count=0)):
-        found += _missing(before, head.commit + 1, head.events + 1)
+    told = replace(
+        before,
+        position=before.position + 1,
+        commit=head.commit + 1,
+        step=max(before.step, head.summary.step),
+        first_event=head.events + 1,
+        event_count=0,
+    )
+    if found and _fit(before, told):
+        found += _missing(before, told)
     return found
 
 
-def _missing(before: RecordInfo, commit: int, first_event: int) -> Iterator[Record]:
-    """Commits between two numbers; the first of them holds all events that are missing."""
+def _missing(before: RecordInfo, after: RecordInfo) -> Iterator[Record]:
+    """Commits between two; the first of them holds all events that are missing.
+
+    Each step has its commit, so they hold the steps between; which commit held which is a guess.
+    """
     first = last_event(before) + 1
-    for number in range(before.commit + 1, commit):
+    for number in range(before.commit + 1, after.commit):
         info = replace(
             before,
             commit=number,
+            step=min(before.step + number - before.commit, after.step),
             full=False,
             run_id="",
             body_size=0,
             first_event=first,
-            event_count=first_event - first,
+            event_count=after.first_event - first,
         )
-        first = first_event
+        first = after.first_event
         part = _lost(info)
         yield Record(info=replace(info, events_size=len(part)), events=part)
 

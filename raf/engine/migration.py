@@ -187,8 +187,8 @@ def migrated(
 
 
 def given_up_by(name: str, why: str) -> str:
-    """A refusal, with the way to let the thing go."""
-    return f"{why} (drop={name!r} gives it up)"
+    """A refusal, with the ways to go on: another name for the thing, or none."""
+    return f"{why} (mapping={{{name!r}: NEW}} leads it elsewhere, drop=[{name!r}] gives it up)"
 
 
 @dataclass(slots=True)

@@ -260,7 +260,8 @@ def info_of(row: Sequence[Any], session_id: str) -> RecordInfo:
             events_size=events_size,
         )
     except _PARSING as error:
-        raise CorruptRecordError(session_id, f"{line!r:.60}", repr(error)) from error
+        why = f"its line {line!r:.60} cannot be read ({error})"
+        raise CorruptRecordError(session_id, "of a commit", why) from error
 
 
 def record_of(row: Sequence[Any], session_id: str) -> Record:

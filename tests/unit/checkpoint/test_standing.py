@@ -121,6 +121,21 @@ async def test_an_unfinished_session_waits_for_a_caller(backend: str, tmp_path: 
         assert (await engine.manager.verify("s")).intact
 
 
+@pytest.mark.parametrize(("lost", "again"), [(1, (0, 1, 2)), (2, (1, 2)), (3, (2,))])
+async def test_steps_of_a_commit_that_is_gone_are_those_between(
+    lost: int, again: tuple[int, ...], tmp_path: Path
+) -> None:
+    """The record is gone with its step number: not the step before it runs again, but its own."""
+    place, ledger = Place("sqlite", tmp_path), Ledger()
+    async with place.engine(shop(ledger, fails=True)) as engine:
+        with pytest.raises(RunFailedError):
+            await engine.run(7, "s")
+        with closing(sqlite3.connect(place.path)) as file, file:
+            file.execute("DELETE FROM records WHERE commit_number = ?", (lost,))
+        plan = await engine.manager.repair("s")
+        assert (plan.commit, plan.again) == (lost - 1, again)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_an_engine_that_was_told_to_goes_on_at_once(backend: str, tmp_path: Path) -> None:
     """`on_corrupt="last-intact"` is asked for beforehand; a finished run is not gone on with."""
